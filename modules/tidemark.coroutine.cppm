@@ -9,7 +9,6 @@ import tidemark.detail.headers;
 export namespace tidemark {
 
 using tidemark::frame_resource;
-using tidemark::nothrow_pmr_promise;
 using tidemark::pmr_promise;
 
 }  // namespace tidemark

@@ -22,11 +22,8 @@ using tidemark::synchronized_pool;
 using tidemark::reuse_cache;
 using tidemark::reuse_cache_options;
 using tidemark::reuse_cache_stats;
-using tidemark::reuse_query_scope;
-using tidemark::reuse_relief;
 
 // Limits
-using tidemark::byte_cap;
 using tidemark::byte_cap_from_environment;
 using tidemark::mib_cap_from_environment;
 using tidemark::parse_byte_cap;

@@ -13,7 +13,6 @@ using tidemark::open_shared_memory;
 using tidemark::process_arena;
 using tidemark::process_arena_options;
 using tidemark::process_view;
-using tidemark::process_view_options;
 using tidemark::shared_memory;
 using tidemark::shared_memory_error;
 using tidemark::shared_memory_options;

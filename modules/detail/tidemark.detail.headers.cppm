@@ -44,12 +44,11 @@ using tidemark::basic_local_arena, tidemark::basic_shared_arena, tidemark::basic
 
 // process
 using tidemark::open_shared_memory, tidemark::process_arena, tidemark::process_arena_options,
-    tidemark::process_view, tidemark::process_view_options, tidemark::shared_memory,
-    tidemark::shared_memory_error, tidemark::shared_memory_options, tidemark::shared_memory_refusal,
-    tidemark::shared_memory_view;
+    tidemark::process_view, tidemark::shared_memory, tidemark::shared_memory_error,
+    tidemark::shared_memory_options, tidemark::shared_memory_refusal, tidemark::shared_memory_view;
 
 // coroutine
-using tidemark::frame_resource, tidemark::nothrow_pmr_promise, tidemark::pmr_promise;
+using tidemark::frame_resource, tidemark::pmr_promise;
 
 // diagnose
 using tidemark::expect_resource, tidemark::report_use_after_rewind;
@@ -57,8 +56,7 @@ using tidemark::expect_resource, tidemark::report_use_after_rewind;
 // pool
 using tidemark::global_pool, tidemark::pool, tidemark::pool_options, tidemark::pool_stats,
     tidemark::pooled_alloc, tidemark::pooled_free, tidemark::synchronized_pool, tidemark::reuse_cache,
-    tidemark::reuse_cache_options, tidemark::reuse_cache_stats, tidemark::reuse_query_scope,
-    tidemark::reuse_relief, tidemark::byte_cap, tidemark::byte_cap_from_environment,
+    tidemark::reuse_cache_options, tidemark::reuse_cache_stats, tidemark::byte_cap_from_environment,
     tidemark::mib_cap_from_environment, tidemark::parse_byte_cap, tidemark::parse_mib_cap,
     tidemark::on_memory_pressure, tidemark::pressure_monitor, tidemark::pressure_monitor_options,
     tidemark::pressure_subscription, tidemark::signal_memory_pressure;

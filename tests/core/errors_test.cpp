@@ -22,7 +22,7 @@ TEST(out_of_memory, reports_every_known_number_in_one_sentence) {
   const std::pair<exhaustion_report, char const*> reports[] = {
       {{"step", 1000, 64, 10, 20, 30, 5},
        "10 used of 20 committed and 30 reserved; the largest that would fit is 5 bytes"},
-      {{"step", 1000, 64, 0, 0, 0, 5, 0, "it is suspended"},
+      {{"step", 1000, 64, 0, 0, 0, 5, "it is suspended"},
        "0 used of 0 committed and 0 reserved; the largest that would fit is 5 bytes; it is suspended"},
       {{"step", 1000, 64, 0, 0, 0, unknown}, "0 used of 0 committed and 0 reserved"}};
   for (auto const& [report, text] : reports) {

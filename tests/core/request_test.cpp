@@ -229,8 +229,8 @@ TEST_F(requests, accept_null_names_of_scopes_and_places) {
                  .chrome = ::testing::TempDir() + "/request_names.json"}};
   EXPECT_STREQ((trace_resource{&upstream, log, nullptr}.name()), "trace_resource");
   const trace_slice slice{log, nullptr};
-  EXPECT_EQ(byte_cap_from_environment(nullptr, 7).bytes, 7u);
-  EXPECT_EQ(mib_cap_from_environment(nullptr, 7).bytes, 7u);
+  EXPECT_EQ(byte_cap_from_environment(nullptr, 7), 7u);
+  EXPECT_EQ(mib_cap_from_environment(nullptr, 7), 7u);
   EXPECT_NE((std::string{out_of_memory{{.resource = nullptr, .because = nullptr}}.what()}), "");
   workspace_options const before = default_workspace_options();
   set_default_workspace_options({.name = nullptr});

@@ -387,53 +387,44 @@ TEST_F(fences, are_queried_by_many_threads_of_one_cache) {
 
 TEST_F(user_code, relief_uses_its_cache) {
   calling_upstream limited;
-  struct state {
-    reuse_cache* cache = nullptr;
-    int calls = 0;
-  } relief;
-  reuse_cache cache{{.relief = {.call =
-                                    [](void* of) noexcept {
-                                      auto& to = *static_cast<state*>(of);
-                                      ++to.calls;
-                                      on_both_threads([&] {
-                                        (void)to.cache->collect(true);
-                                        (void)to.cache->stats();
-                                      });
-                                      use_each_kind();
-                                      return true;
-                                    },
-                                .context = &relief},
-                     .upstream = &limited}};
-  relief.cache = &cache;
+  reuse_cache* used = nullptr;
+  int calls = 0;
+  const auto relieve = [&] {
+    ++calls;
+    on_both_threads([&] {
+      (void)used->collect(true);
+      (void)used->stats();
+    });
+    use_each_kind();
+    return true;
+  };
+  reuse_cache cache{{.relief = relieve, .upstream = &limited}};
+  used = &cache;
   cache.deallocate(cache.allocate(600), 600);
   bool is_refused = false;
   limited.on_allocate = [&] {
     if (!std::exchange(is_refused, true)) throw std::bad_alloc{};
   };
   cache.deallocate(cache.allocate(700), 700);
-  EXPECT_EQ(relief.calls, 1);
+  EXPECT_EQ(calls, 1);
 }
 
 TEST_F(user_code, scope_of_queries_uses_its_cache) {
-  struct state {
-    reuse_cache* cache = nullptr;
-    int calls = 0;
-  } scope;
-  reuse_cache cache{{.query_scope = {.call =
-                                         [](void* of, void (*queries)(void*) noexcept, void* with) noexcept {
-                                           auto& to = *static_cast<state*>(of);
-                                           if (++to.calls > 1) return queries(with);
-                                           on_both_threads([&] { allocate_three_sizes(*to.cache); });
-                                           use_each_kind();
-                                           queries(with);
-                                         },
-                                     .context = &scope},
-                     .upstream = std::pmr::new_delete_resource()}};
-  scope.cache = &cache;
+  reuse_cache* used = nullptr;
+  int calls = 0;
+  const auto around = [&](std::function<void()> const& queries) {
+    if (++calls == 1) {
+      on_both_threads([&] { allocate_three_sizes(*used); });
+      use_each_kind();
+    }
+    queries();
+  };
+  reuse_cache cache{{.query_scope = around, .upstream = std::pmr::new_delete_resource()}};
+  used = &cache;
   calling_fence fence;
   cache.deallocate_after(cache.allocate(512), 512, 16, fence.make());
   cache.deallocate(cache.allocate(512), 512);
-  EXPECT_GE(scope.calls, 1);
+  EXPECT_GE(calls, 1);
   (void)cache.collect(true);
 }
 

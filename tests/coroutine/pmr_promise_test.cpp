@@ -255,38 +255,6 @@ TEST_F(recorded_frames, changes_nothing_without_memory) {
   EXPECT_EQ(live, 0);
 }
 
-struct optional_promise;
-struct optional_coroutine {
-  using promise_type = optional_promise;
-  std::coroutine_handle<> handle;
-};
-struct optional_promise : nothrow_pmr_promise<> {
-  optional_coroutine get_return_object() noexcept {
-    return {std::coroutine_handle<optional_promise>::from_promise(*this)};
-  }
-  static optional_coroutine get_return_object_on_allocation_failure() noexcept { return {}; }
-  static std::suspend_always initial_suspend() noexcept { return {}; }
-  static std::suspend_always final_suspend() noexcept { return {}; }
-  static void return_void() noexcept {}
-  static void unhandled_exception() noexcept {}
-};
-optional_coroutine optional(std::allocator_arg_t, frame_resource, counted_argument) { co_return; }
-
-// E.3
-TEST(nothrow_pmr_promise, returns_the_failure_object_without_memory) {
-  recording_resource memory;
-  int live = 0;
-  memory.fail_from = 1;
-  optional_coroutine const there = optional(std::allocator_arg, memory, counted_argument{live});
-  ASSERT_TRUE(there.handle);
-  EXPECT_FALSE(optional(std::allocator_arg, memory, counted_argument{live}).handle);
-  EXPECT_EQ(live, 1);
-  there.handle.resume();
-  there.handle.destroy();
-  EXPECT_EQ(live, 0);
-  EXPECT_EQ(memory.outstanding, 0u);
-}
-
 struct throwing_promise : pmr_promise<> {
   throwing_promise() { throw 1; }
 };

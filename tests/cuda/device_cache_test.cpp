@@ -311,19 +311,12 @@ TEST(device_cache_elsewhere, polls_and_awaits_events_with_its_own_device_current
     const std::optional<reuse_fence> fence = stock.record(other);
     ASSERT_TRUE(fence);
     ASSERT_EQ(device.make_current(0), gpu::status::success);
-    struct poll {
-      fake_device& device;
-      reuse_fence const& asked;
-      gpu::device_number on = -1;
-    } polled{device, *fence};
-    stock.query(
-        [](void* state) noexcept {
-          auto& of = *static_cast<poll*>(state);
-          EXPECT_FALSE(of.asked.done());
-          EXPECT_EQ(of.device.current_device(of.on), gpu::status::success);
-        },
-        &polled);
-    EXPECT_EQ(polled.on, 1);
+    gpu::device_number current = -1;
+    stock.query([&] {
+      EXPECT_FALSE(fence->done());
+      EXPECT_EQ(device.current_device(current), gpu::status::success);
+    });
+    EXPECT_EQ(current, 1);
     device.fail_next("cuEventSynchronize", gpu::status::capture_unsupported);
     fence->wait();  // the default stream waits instead
     EXPECT_EQ(device.pending(nullptr), 0u) << "work of device 0, which is current again";

@@ -99,9 +99,9 @@ TEST(module, an_importer_can_use_the_reuse_cache) {
       .wait = [](void* flag) noexcept { *static_cast<bool*>(flag) = true; },
       .destroy = nullptr};
   bool done = false;
-  const byte_cap cap =
+  const std::size_t limit =
       byte_cap_from_environment("TIDEMARK_NO_SUCH_VARIABLE", parse_byte_cap("1048576").value());
-  reuse_cache tensors{{.max_cached_bytes = cap.bytes, .name = "tensors"}};
+  reuse_cache tensors{{.max_cached_bytes = limit, .name = "tensors"}};
   tensors.deallocate_after(tensors.allocate(4096, 256), 4096, 256, reuse_fence{flag_functions, &done});
   EXPECT_EQ(tensors.collect(), 0u);
   done = true;

@@ -12,9 +12,14 @@
 #include <string_view>
 
 #include <tidemark/core/units.hpp>
+#include <tidemark/core/violation.hpp>
+
+#include "warning_recorder.hpp"
 
 namespace tidemark {
 namespace {
+
+using test::warning_recorder;
 
 constexpr std::size_t max_size = std::numeric_limits<std::size_t>::max();
 
@@ -71,44 +76,48 @@ class variable {
   ~variable() { unsetenv(name); }
 };
 
+/// The environment's limits and their warnings.
+struct byte_cap_variable : ::testing::Test {
+  warning_recorder warnings;
+};
+
 // S3.32
-TEST(byte_cap, the_environment_sets_it) {
+TEST_F(byte_cap_variable, sets_the_limit) {
   const variable set{"1048576"};
-  const byte_cap cap = byte_cap_from_environment(variable::name, 5);
-  EXPECT_EQ(cap.bytes, 1 * MiB);
-  EXPECT_EQ(cap.warning, "");
+  EXPECT_EQ(byte_cap_from_environment(variable::name, 5), 1 * MiB);
+  EXPECT_TRUE(warnings.reports().empty());
 }
 
-TEST(byte_cap, uses_the_fallback_without_warning_if_the_variable_is_unset_or_empty) {
-  EXPECT_EQ(byte_cap_from_environment(variable::name, 5).bytes, 5u);
-  EXPECT_EQ(byte_cap_from_environment(variable::name).warning, "");
+TEST_F(byte_cap_variable, keeps_the_fallback_without_warning_if_it_is_unset_or_empty) {
+  EXPECT_EQ(byte_cap_from_environment(variable::name, 5), 5u);
   const variable set{""};
-  EXPECT_EQ(byte_cap_from_environment(variable::name, 5).bytes, 5u);
-  EXPECT_EQ(byte_cap_from_environment(variable::name, 5).warning, "");
+  EXPECT_EQ(byte_cap_from_environment(variable::name, 5), 5u);
+  EXPECT_TRUE(warnings.reports().empty());
 }
 
 // S3.32
-TEST(byte_cap, is_unlimited_with_a_warning_if_the_variable_is_invalid) {
+TEST_F(byte_cap_variable, leaves_no_limit_with_a_warning_if_it_is_invalid) {
+  std::size_t n = 0;
   for (char const* text : {"1MiB", "-1", " 1", "18446744073709551616"}) {
     const variable set{text};
-    const byte_cap cap = byte_cap_from_environment(variable::name);
-    EXPECT_EQ(cap.bytes, 0u);
-    EXPECT_EQ(cap.warning,
+    EXPECT_EQ(byte_cap_from_environment(variable::name), 0u);
+    ASSERT_EQ(warnings.reports().size(), ++n);
+    EXPECT_EQ(warnings.reports().back().message,
               std::string{"TIDEMARK_TEST_BYTES_MAX is '"} + text +
                   "', which is not a number of bytes (digits only, below the maximum); no limit is set");
   }
 }
 
-TEST(byte_cap, the_environment_sets_it_in_mib) {
+TEST_F(byte_cap_variable, sets_the_limit_in_mib) {
   {
     const variable set{"3"};
-    EXPECT_EQ(mib_cap_from_environment(variable::name, 5).bytes, 3 * MiB);
-    EXPECT_EQ(mib_cap_from_environment(variable::name, 5).warning, "");
+    EXPECT_EQ(mib_cap_from_environment(variable::name, 5), 3 * MiB);
+    EXPECT_TRUE(warnings.reports().empty());
   }
   const variable set{"3 MiB"};
-  const byte_cap cap = mib_cap_from_environment(variable::name, 4096);
-  EXPECT_EQ(cap.bytes, 4096u);
-  EXPECT_EQ(cap.warning,
+  EXPECT_EQ(mib_cap_from_environment(variable::name, 4096), 4096u);
+  ASSERT_EQ(warnings.reports().size(), 1u);
+  EXPECT_EQ(warnings.reports().back().message,
             "TIDEMARK_TEST_BYTES_MAX is '3 MiB', which is not a number of MiB (digits only); the limit stays "
             "4096 bytes");
 }

@@ -341,7 +341,7 @@ TEST_F(pool_over_upstream, takes_half_of_a_chunk_for_several_large_blocks_each_t
   EXPECT_EQ(memory.stats().misses, 2u);
   upstream.fail_from = supply::never;
   void* const third = memory.allocate(20'000);
-  EXPECT_GT(memory.stats().cached_bytes, 200'000u);
+  EXPECT_GT(memory.stats().stranded_bytes, 200'000u);
   for (auto const& [block, bytes] : {std::pair{first, 1'000'000}, {second, 20'000}, {third, 20'000}}) {
     memory.deallocate(block, static_cast<std::size_t>(bytes));
   }

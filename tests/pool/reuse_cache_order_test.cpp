@@ -174,15 +174,12 @@ struct relieved_by {
   int calls = 0;
   bool of_use = true;
 
-  reuse_relief relief() {
-    return {.call =
-                [](void* context) noexcept {
-                  auto& self = *static_cast<relieved_by*>(context);
-                  ++self.calls;
-                  (void)self.cache->collect(true);
-                  return self.of_use;
-                },
-            .context = this};
+  auto relief() {
+    return [this] {
+      ++calls;
+      (void)cache->collect(true);
+      return of_use;
+    };
   }
 };
 

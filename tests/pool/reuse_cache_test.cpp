@@ -10,6 +10,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -269,13 +270,11 @@ TEST_F(reuse, deallocations_query_fences_with_an_order_and_without_in_turn) {
 struct counted_scope {
   int calls = 0;
   bool refuses = false;
-  reuse_query_scope scope() {
-    return {.call =
-                [](void* self, void (*queries)(void*) noexcept, void* state) noexcept {
-                  ++static_cast<counted_scope*>(self)->calls;
-                  if (!static_cast<counted_scope*>(self)->refuses) queries(state);
-                },
-            .context = this};
+  auto scope() {
+    return [this](std::function<void()> const& queries) {
+      ++calls;
+      if (!refuses) queries();
+    };
   }
 };
 

@@ -90,8 +90,7 @@ TEST(reuse_pressure, is_handled_at_the_next_request_that_calls_the_upstream) {
 }
 
 TEST(reuse_pressure, is_ignored_by_a_cache_with_its_own_relief) {
-  reuse_cache cache{{.relief = {.call = [](void*) noexcept { return false; }},
-                     .upstream = std::pmr::new_delete_resource()}};
+  reuse_cache cache{{.relief = [] { return false; }, .upstream = std::pmr::new_delete_resource()}};
   cache.deallocate(cache.allocate(1 * MiB), 1 * MiB);
   (void)signal_memory_pressure();
   EXPECT_EQ(cache.stats().cached_bytes, 1 * MiB);

@@ -2,7 +2,6 @@
 #include <tidemark/core/detail/block_ledger.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -72,15 +71,14 @@ live_block block_here(void const* block, std::size_t bytes, std::size_t align, s
   return entry;
 }
 
-block_text describe(live_block const& block) noexcept {
+std::array<char, 384> describe(live_block const& block) noexcept {
   const bool known = block.site.line() != 0;
   const bool labelled = block.label[0] != '\0';
   char line[16] = "";
   if (known) std::snprintf(line, sizeof line, ":%u", static_cast<unsigned>(block.site.line()));
-  block_text result;
-  std::snprintf(result.text, sizeof result.text,
-                "%zu bytes aligned to %zu at %p, request %llu, from %s%s%s%s%s", block.bytes, block.align,
-                block.address, static_cast<unsigned long long>(block.number),
+  std::array<char, 384> result;
+  std::snprintf(result.data(), result.size(), "%zu bytes aligned to %zu at %p, request %llu, from %s%s%s%s%s",
+                block.bytes, block.align, block.address, static_cast<unsigned long long>(block.number),
                 known ? block.site.file_name() : "an unknown place", line, labelled ? " (" : "", block.label,
                 labelled ? ")" : "");
   return result;
@@ -107,10 +105,10 @@ void report_leak(char const* kind, char const* resource, block_ledger const& led
   char list[400] = "";
   std::size_t used = 0, named = 0;
   for (; named < std::min(n, oldest.size()); ++named) {
-    const block_text block = describe(oldest[named]);
-    if (named > 0 && used + std::strlen(block.text) + 2 >= sizeof list) break;
+    const auto block = describe(oldest[named]);
+    if (named > 0 && used + std::strlen(block.data()) + 2 >= sizeof list) break;
     used += static_cast<std::size_t>(
-        std::snprintf(list + used, sizeof list - used, "%s%s", named > 0 ? "; " : "", block.text));
+        std::snprintf(list + used, sizeof list - used, "%s%s", named > 0 ? "; " : "", block.data()));
   }
   char rest[40] = "";
   if (named < n) std::snprintf(rest, sizeof rest, "; and %zu more", n - named);

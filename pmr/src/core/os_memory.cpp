@@ -2,7 +2,6 @@
 #include <tidemark/core/os_memory.hpp>
 
 #include <atomic>
-#include <cstdlib>
 #include <stdexcept>
 
 #include <malloc.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/core/out_of_memory.hpp>
 
-#include <cstddef>
 #include <cstdio>
 
 #include <tidemark/core/detail/request.hpp>
@@ -12,15 +11,6 @@ out_of_memory::out_of_memory(exhaustion_report const& numbers) noexcept : report
   report_.resource = detail::name_or(report_.resource, "");
   report_.because = detail::name_or(report_.because, "");
   exhaustion_report const& report = report_;
-  if (report.injected_failure != 0) {
-    std::snprintf(
-        message_, sizeof message_,
-        "test_resource '%s' was configured to fail request %llu: %zu bytes aligned to %zu requested, "
-        "%zu used",
-        report.resource, static_cast<unsigned long long>(report.injected_failure), report.requested_bytes,
-        report.alignment, report.used_bytes);
-    return;
-  }
   char largest[64] = "";
   if (report.largest_bytes != exhaustion_report::unknown_bytes) {
     std::snprintf(largest, sizeof largest, "; the largest that would fit is %zu bytes", report.largest_bytes);

@@ -89,14 +89,4 @@ std::vector<std::size_t> size_histogram::suggest_size_classes(std::size_t max_co
   return classes_of_least_waste(up_to, std::min(max_count, up_to.size() - 1));
 }
 
-std::uint64_t size_histogram::wasted_bytes(std::span<std::size_t const> size_classes) const {
-  const std::scoped_lock lock{mutex_};
-  std::uint64_t wasted = 0;
-  for (auto const& [bytes, count] : counts_) {
-    const auto found = std::ranges::lower_bound(size_classes, bytes);
-    if (found != size_classes.end()) wasted += (*found - bytes) * count;
-  }
-  return wasted;
-}
-
 }  // namespace tidemark

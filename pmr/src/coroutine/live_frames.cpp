@@ -47,48 +47,7 @@ auto find_of(frame_map& live, std::pmr::memory_resource const& memory) {
   return std::ranges::find(live, &memory, [](auto const& entry) { return entry.second.memory; });
 }
 
-struct frame_records final : frame_table {
-  frame_records() { install_frame_table(*this); }
-
-  void report_in(std::uintptr_t first, std::uintptr_t last, char const* kind,
-                 char const* resource) noexcept override {
-    report_each([=](frame_map& map) { return find_in(map, first, last); }, kind, resource);
-  }
-  std::size_t report_of(std::pmr::memory_resource const& memory, char const* kind,
-                        char const* resource) noexcept override {
-    return report_each([&](frame_map& map) { return find_of(map, memory); }, kind, resource);
-  }
-  void untrack_in(std::uintptr_t first, std::uintptr_t last) noexcept override {
-    if (live_count.load(std::memory_order_relaxed) == 0) return;
-    const std::scoped_lock lock{mutex};
-    untrack_each([=](frame_map& map) { return find_in(map, first, last); });
-  }
-  void untrack_of(std::pmr::memory_resource const& memory) noexcept override {
-    if (live_count.load(std::memory_order_relaxed) == 0) return;
-    const std::scoped_lock lock{mutex};
-    untrack_each([&](frame_map& map) { return find_of(map, memory); });
-  }
-
-  // Reports without the lock, because the handler may destroy coroutines. `find` returns the next frame.
-  template <class Find>
-  std::size_t report_each(Find find, char const* kind, char const* resource) noexcept {
-    std::size_t reported = 0;
-    for (; live_count.load(std::memory_order_relaxed) != 0; ++reported) {
-      live_block block;
-      {
-        const std::scoped_lock lock{mutex};
-        const auto found = find(live);
-        if (found == live.end()) break;
-        block = found->second.block;
-        live.erase(found);
-        count_live();
-      }
-      report_violation(violation_kind::frame_outlived, resource,
-                       "%s '%s': memory of a live coroutine is freed: its frame of %s", kind, resource,
-                       detail::describe(block).text);
-    }
-    return reported;
-  }
+struct frame_records {
   // @pre the lock is held, here and in `count_live`.
   template <class Find>
   void untrack_each(Find find) noexcept {
@@ -109,7 +68,53 @@ frame_records& records() {
   return made.value;
 }
 
+// Reports without the lock, because the handler may destroy coroutines. `find` returns the next frame.
+template <class Find>
+std::size_t report_each(Find find, char const* kind, char const* resource) noexcept {
+  std::size_t reported = 0;
+  for (; live_count.load(std::memory_order_relaxed) != 0; ++reported) {
+    live_block block;
+    {
+      const std::scoped_lock lock{records().mutex};
+      const auto found = find(records().live);
+      if (found == records().live.end()) break;
+      block = found->second.block;
+      records().live.erase(found);
+      records().count_live();
+    }
+    report_violation(violation_kind::frame_outlived, resource,
+                     "%s '%s': memory of a live coroutine is freed: its frame of %s", kind, resource,
+                     detail::describe(block).data());
+  }
+  return reported;
+}
+
+template <class Find>
+void untrack(Find find) noexcept {
+  if (live_count.load(std::memory_order_relaxed) == 0) return;
+  const std::scoped_lock lock{records().mutex};
+  records().untrack_each(find);
+}
+
 }  // namespace
+
+void report_frames_in(std::uintptr_t first, std::uintptr_t last, char const* kind,
+                      char const* resource) noexcept {
+  (void)report_each([=](frame_map& live) { return find_in(live, first, last); }, kind, resource);
+}
+
+std::size_t report_frames_of(std::pmr::memory_resource const& memory, char const* kind,
+                             char const* resource) noexcept {
+  return report_each([&](frame_map& live) { return find_of(live, memory); }, kind, resource);
+}
+
+void untrack_frames_in(std::uintptr_t first, std::uintptr_t last) noexcept {
+  untrack([=](frame_map& live) { return find_in(live, first, last); });
+}
+
+void untrack_frames_of(std::pmr::memory_resource const& memory) noexcept {
+  untrack([&](frame_map& live) { return find_of(live, memory); });
+}
 
 void* allocate_recorded(std::pmr::memory_resource& memory, std::size_t bytes, std::size_t align,
                         std::source_location where) {

@@ -10,8 +10,6 @@
 #include <tidemark/core/violation.hpp>
 #include <tidemark/epoch/use_after_epoch.hpp>
 
-#include "../core/default_upstream.hpp"
-
 namespace tidemark {
 namespace {
 

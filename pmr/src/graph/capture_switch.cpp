@@ -15,8 +15,6 @@
 #include <tidemark/graph/graph_arena.hpp>
 #include <tidemark/graph/graph_errors.hpp>
 
-#include "../core/default_upstream.hpp"
-
 namespace tidemark {
 namespace detail {
 

@@ -17,8 +17,6 @@
 #include <tidemark/graph/capture_switch.hpp>
 #include <tidemark/graph/graph_errors.hpp>
 
-#include "../core/default_upstream.hpp"
-
 namespace tidemark {
 namespace {
 

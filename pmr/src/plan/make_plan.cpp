@@ -160,15 +160,15 @@ memory_plan make_plan(std::span<lifetime const> blocks, std::size_t alignment) {
   best.offsets.reserve(blocks.size());
   for (lifetime const& block : blocks) best.offsets.push_back(block.offset.value_or(0));
   // Buffers of one size reach the bound in the order of birth: each level then has a buffer live at the peak.
-  const bool are_alike = std::ranges::all_of(problem.buffers, [&](buffer const& each) {
+  const bool are_alike = std::ranges::all_of(problem.buffers, [&](auto const& each) {
     return each.size == problem.buffers.front().size && !each.is_fixed();
   });
   if (are_alike) {
-    const order by_birth = order_by(problem, [](buffer const& each) { return ~each.lifespan.begin; });
+    const order by_birth = order_by(problem, [](auto const& each) { return ~each.lifespan.begin; });
     offer(best, problem, place_lowest_first(problem, by_birth));
   }
   if (best.height > problem.lower_bound) {
-    const order by_load = order_by(problem, [](buffer const& each) {
+    const order by_load = order_by(problem, [](auto const& each) {
       return std::array{static_cast<double>(each.load), each.duration, static_cast<double>(each.size)};
     });
     offer(best, problem, place_lowest_first(problem, by_load));
@@ -198,7 +198,7 @@ void require_valid(memory_plan const& plan, std::span<lifetime const> blocks, st
     if (fault != nullptr) refuse("block " + std::to_string(i) + " is " + fault);
   }
   std::vector<std::size_t> offsets;
-  for (buffer const& each : problem.buffers) offsets.push_back(plan.offsets[each.block]);
+  for (auto const& each : problem.buffers) offsets.push_back(plan.offsets[each.block]);
   require_apart(problem, offsets, "require_valid: ", "are in conflict and share bytes");
 }
 

@@ -8,22 +8,28 @@
 
 #include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/units.hpp>
+#include <tidemark/core/violation.hpp>
 
 namespace tidemark {
 namespace {
 
 using parse_cap = std::optional<std::size_t>(std::string_view) noexcept;
 
-byte_cap cap_from_environment(char const* name, std::size_t fallback_bytes, parse_cap* parse,
-                              char const* allowed) {
+std::size_t cap_from_environment(char const* name, std::size_t fallback_bytes, parse_cap* parse,
+                                 char const* allowed) {
   char const* const text =
       name != nullptr ? std::getenv(name) : nullptr;  // NOLINT(concurrency-mt-unsafe): as documented
-  if (text == nullptr || *text == '\0') return {.bytes = fallback_bytes, .warning = {}};
-  if (const std::optional<std::size_t> bytes = parse(text)) return {.bytes = *bytes, .warning = {}};
-  return {.bytes = fallback_bytes,
-          .warning = std::string{name} + " is '" + text + "', which is not " + allowed + "; " +
-                     (fallback_bytes == 0 ? std::string{"no limit is set"}
-                                          : "the limit stays " + std::to_string(fallback_bytes) + " bytes")};
+  if (text == nullptr || *text == '\0') return fallback_bytes;
+  if (const std::optional<std::size_t> bytes = parse(text)) return *bytes;
+  if (fallback_bytes == 0) {
+    detail::report_warning(warning_kind::refused_setting, name,
+                           "%s is '%s', which is not %s; no limit is set", name, text, allowed);
+  } else {
+    detail::report_warning(warning_kind::refused_setting, name,
+                           "%s is '%s', which is not %s; the limit stays %zu bytes", name, text, allowed,
+                           fallback_bytes);
+  }
+  return fallback_bytes;
 }
 
 }  // namespace
@@ -44,12 +50,12 @@ std::optional<std::size_t> parse_mib_cap(std::string_view text) noexcept {
   return detail::multiply_saturating(parse_byte_cap(text).value_or(largest), MiB);
 }
 
-byte_cap byte_cap_from_environment(char const* name, std::size_t fallback_bytes) {
+std::size_t byte_cap_from_environment(char const* name, std::size_t fallback_bytes) {
   return cap_from_environment(name, fallback_bytes, parse_byte_cap,
                               "a number of bytes (digits only, below the maximum)");
 }
 
-byte_cap mib_cap_from_environment(char const* name, std::size_t fallback_bytes) {
+std::size_t mib_cap_from_environment(char const* name, std::size_t fallback_bytes) {
   return cap_from_environment(name, fallback_bytes, parse_mib_cap, "a number of MiB (digits only)");
 }
 

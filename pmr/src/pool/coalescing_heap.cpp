@@ -60,29 +60,28 @@ std::size_t coalescing_heap::bins::first_from(std::size_t index) const noexcept 
 
 // ---- ranges -----------------------------------------------------------------------------------------------
 
-coalescing_heap::tag* coalescing_heap::make_range(tag* where, std::size_t previous_bytes, std::size_t bytes,
-                                                  bool is_stranded) noexcept {
+coalescing_heap::tag* coalescing_heap::make_range(tag* where, std::size_t previous_bytes,
+                                                  std::size_t bytes) noexcept {
   unpoison(address_of(where), sizeof(tag));
-  tag* const made = ::new (where) tag{previous_bytes, bytes, 0, is_stranded};
+  tag* const made = ::new (where) tag{previous_bytes, bytes, 0};
   if (bytes != 0) next_of(made)->previous_bytes = bytes;
   return made;
 }
 
 void coalescing_heap::insert_free(tag* range) noexcept {
   range->is_free = 1;
-  if (is_whole_chunk(range)) range->is_stranded = 0;
-  (range->is_stranded ? stranded_bytes_ : cached_bytes_) += range->bytes;
+  count_of(range) += range->bytes;
   bins_of(range).insert(range);
 }
 
 void coalescing_heap::remove_free(tag* range) noexcept {
   range->is_free = 0;
-  (range->is_stranded ? stranded_bytes_ : cached_bytes_) -= range->bytes;
+  count_of(range) -= range->bytes;
   bins_of(range).remove(range);
 }
 
 coalescing_heap::tag* coalescing_heap::split(tag* range, std::size_t offset) noexcept {
-  tag* const behind = make_range(at(range, offset), offset, range->bytes - offset, range->is_stranded);
+  tag* const behind = make_range(at(range, offset), offset, range->bytes - offset);
   range->bytes = offset;
   return behind;
 }
@@ -105,10 +104,9 @@ void* coalescing_heap::cut(tag* range, std::size_t bytes, std::size_t align) noe
 
 void* coalescing_heap::try_allocate(std::size_t bytes, std::size_t align) noexcept {
   const std::size_t wanted = range_bytes(bytes) + bytes_before(align);
-  tag* range = ready_.find(wanted);
+  tag* range = stranded_.find(wanted);
   tag* const whole = whole_.find(wanted);
   if (range == nullptr || (whole != nullptr && whole->bytes < range->bytes)) range = whole;
-  if (range == nullptr) range = stranded_.find(wanted);
   return range != nullptr ? cut(range, bytes, align) : nullptr;
 }
 
@@ -158,8 +156,8 @@ coalescing_heap::tag* coalescing_heap::add_chunk(std::size_t least_bytes, std::s
   held_bytes_ += bytes;
   tag* const range = first_of(added);
   poison(address_of(range), bytes + sizeof(tag));
-  make_range(at(range, bytes), bytes, 0, false);
-  make_range(range, 0, bytes, false);
+  make_range(at(range, bytes), bytes, 0);
+  make_range(range, 0, bytes);
   return range;
 }
 
@@ -202,30 +200,10 @@ std::size_t coalescing_heap::release_free(std::size_t bytes_wanted) noexcept {
   return gone;
 }
 
-bool coalescing_heap::has_free_range(chunk* of) noexcept {
-  tag* range = first_of(of);
-  while (range->bytes != 0 && !range->is_free) range = next_of(range);
-  return range->bytes != 0;
-}
-
-void coalescing_heap::strand(std::size_t bytes_wanted) noexcept {
-  const std::size_t target = cached_bytes_ - std::min(cached_bytes_, bytes_wanted);
-  for (chunk* each = chunks_; each != nullptr && cached_bytes_ > target; each = each->next) {
-    tag* range = first_of(each);
-    if (range->is_stranded || (range->is_free && is_whole_chunk(range)) || !has_free_range(each)) continue;
-    for (; range->bytes != 0; range = next_of(range)) {
-      const bool is_free = range->is_free;
-      if (is_free) remove_free(range);
-      range->is_stranded = 1;
-      if (is_free) insert_free(range);
-    }
-  }
-}
-
 void coalescing_heap::release() noexcept {
   while (chunks_ != nullptr) return_to_upstream(chunks_);
   cached_bytes_ = stranded_bytes_ = requested_bytes_ = 0;
-  ready_ = stranded_ = whole_ = {};
+  whole_ = stranded_ = {};
 }
 
 // ---- checks -----------------------------------------------------------------------------------------------
@@ -243,19 +221,14 @@ std::size_t coalescing_heap::bins::count_bytes() const noexcept {
 }
 
 char const* coalescing_heap::broken_invariant() const noexcept {
-  std::size_t held = 0, cached = 0, stranded = 0, whole = 0;
+  std::size_t held = 0, whole = 0, stranded = 0;
   for (chunk* each = chunks_; each != nullptr; each = each->next) {
-    tag* range = first_of(each);
-    const bool is_stranded = range->is_stranded;
-    if (is_stranded && range->is_free && is_whole_chunk(range)) return "a stranded chunk has a live range";
     std::size_t previous_bytes = 0, bytes = 0;
     bool previous_is_free = false;
-    for (; range->bytes != 0; range = next_of(range)) {
+    for (tag* range = first_of(each); range->bytes != 0; range = next_of(range)) {
       if (range->previous_bytes != previous_bytes) return "ranges follow each other without gaps";
       if (range->is_free && previous_is_free) return "no two neighbours are free";
-      if (range->is_stranded != is_stranded) return "all ranges of a chunk are stranded, or none is";
-      if (range->is_free) (is_stranded ? stranded : cached) += range->bytes;
-      if (range->is_free && is_whole_chunk(range)) whole += range->bytes;
+      if (range->is_free) (is_whole_chunk(range) ? whole : stranded) += range->bytes;
       previous_is_free = range->is_free;
       previous_bytes = range->bytes;
       bytes += previous_bytes;
@@ -264,13 +237,12 @@ char const* coalescing_heap::broken_invariant() const noexcept {
     held += bytes;
   }
   if (held != held_bytes_) return "held_bytes == sum over chunks";
-  if (cached != cached_bytes_) return "cached_bytes == sum over free ranges";
-  if (stranded != stranded_bytes_) return "stranded_bytes == sum over free ranges of stranded chunks";
-  for (bins const* each : {&ready_, &stranded_, &whole_})
+  if (whole != cached_bytes_) return "cached_bytes == sum over free chunks";
+  if (stranded != stranded_bytes_) return "stranded_bytes == sum over free ranges of other chunks";
+  for (bins const* each : {&whole_, &stranded_})
     if (each->count_bytes() == bins::wrong) return "a free range lies in the bin of its size";
   if (whole_.count_bytes() != whole) return "sum over bins of free chunks == sum over free chunks";
-  if (ready_.count_bytes() != cached - whole) return "cached_bytes == sum over bins";
-  if (stranded_.count_bytes() != stranded) return "stranded_bytes == sum over bins of stranded chunks";
+  if (stranded_.count_bytes() != stranded) return "stranded_bytes == sum over bins of stranded ranges";
   return nullptr;
 }
 

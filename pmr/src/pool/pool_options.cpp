@@ -10,8 +10,6 @@
 #include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/detail/size_classes.hpp>
 
-#include "../core/default_upstream.hpp"
-
 namespace tidemark {
 
 pool_options pool_options::tensor_classes() {

@@ -80,8 +80,6 @@ struct pressure_monitor::listener final : std::enable_shared_from_this<pressure_
     if (options_.events_path == "self") options_.events_path = events_path_of_this_process();
     (void)is_pressure();
   }
-  listener(listener const&) = delete;
-  listener& operator=(listener const&) = delete;
   ~listener() override {
     deregister();
     mutex_.deregister();

@@ -2,6 +2,7 @@
 #include <tidemark/pool/reuse_cache.hpp>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <mutex>
 #include <new>
@@ -9,11 +10,9 @@
 
 #include <tidemark/core/detail/block_ledger.hpp>
 #include <tidemark/core/detail/request.hpp>
-#include <tidemark/core/units.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/pool/global_pool.hpp>
 
-#include "../core/default_upstream.hpp"
 #include "cached_blocks.hpp"
 
 namespace tidemark {
@@ -36,8 +35,7 @@ reuse_cache::reuse_cache(reuse_cache_options const& options)
     : options_{completed(options)},
       counts_{.name = options_.name},
       cached_{std::make_unique<detail::cached_blocks>(options_, counts_)} {
-  if (options_.relief.call == nullptr)
-    pressure_ = detail::call_under_pressure(this, [this] { respond_to_pressure(); });
+  if (!options_.relief) pressure_ = detail::call_under_pressure(this, [this] { respond_to_pressure(); });
   const std::scoped_lock lock{mutex_};
   mutex_.adapt_with(*this);
 }
@@ -90,9 +88,8 @@ void reuse_cache::adapt_to_child() noexcept {
 
 template <class Queries>
 void reuse_cache::query(Queries queries) noexcept {
-  reuse_query_scope const& scope = options_.query_scope;
-  if (scope.call == nullptr) return queries();
-  scope.call(scope.context, [](void* state) noexcept { (*static_cast<Queries*>(state))(); }, &queries);
+  if (!options_.query_scope) return queries();
+  options_.query_scope(std::ref(queries));
 }
 
 void* reuse_cache::allocate_new(std::size_t bytes, std::size_t align) {
@@ -126,7 +123,7 @@ void* reuse_cache::allocate_with_retries(std::size_t bytes, std::size_t align) {
 // Returns cached blocks, because the upstream may need their memory. The first call returns blocks that need
 // no wait, the second call all blocks.
 bool reuse_cache::make_room(int refusals) noexcept {
-  if (options_.relief.call != nullptr) return refusals == 1 && options_.relief.call(options_.relief.context);
+  if (options_.relief) return refusals == 1 && options_.relief();
   if (refusals > 2) return false;
   (void)collect(refusals == 2);
   return true;

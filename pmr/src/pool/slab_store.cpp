@@ -102,52 +102,27 @@ block_chain slab_store::unstrand(std::size_t index, std::size_t max_bytes) noexc
   return chain;
 }
 
-// Successive blocks of one slab stay linked.
-slab_store::slab* slab_store::group_by_slab(free_block* list) noexcept {
-  slab* first_grouped = nullptr;
-  slab** end_of_grouped = &first_grouped;
+template <class Visit>
+void slab_store::for_each_block(free_block* list, Visit visit) noexcept {
   slab* its_slab = nullptr;
-  for (free_block* block = list; block != nullptr; block = next_of(block)) {
-    if (its_slab == nullptr || address_of(block) - its_slab->first >= bytes_of(*its_slab)) {
+  for (free_block* block = list; block != nullptr;) {
+    if (its_slab == nullptr || address_of(block) - its_slab->first >= bytes_of(*its_slab))
       its_slab = find(address_of(block));
-      if (its_slab->listed == 0) {
-        its_slab->first_listed = block;
-        *end_of_grouped = its_slab;
-        end_of_grouped = &its_slab->next_grouped;
-      } else {
-        link(its_slab->last_listed, block);  // NOLINT(readability-suspicious-call-argument): it is the next
-      }
-    }
-    its_slab->last_listed = block;
-    ++its_slab->listed;
+    free_block* const next = next_of(block);
+    visit(block, *its_slab);
+    block = next;
   }
-  return first_grouped;
-}
-
-free_block* slab_store::joined(slab* met) noexcept {
-  free_block* list = nullptr;
-  free_block* last = nullptr;
-  for (slab* s = met; s != nullptr; s = std::exchange(s->next_grouped, nullptr)) {
-    s->listed = 0;
-    if (s->is_returned) continue;
-    if (last == nullptr) list = s->first_listed;
-    else link(last, s->first_listed);  // NOLINT(readability-suspicious-call-argument): it is the next
-    last = s->last_listed;
-  }
-  if (last != nullptr) link(last, nullptr);
-  return list;
 }
 
 std::size_t slab_store::release_free_slabs(std::size_t index, block_chain& list,
                                            std::size_t bytes_wanted) noexcept {
   size_class& its_class = of_class_[index];
-  slab* const met = group_by_slab(list.first);
+  for_each_block(list.first, [](free_block*, slab& s) { ++s.listed; });
   std::size_t delisted_blocks = 0, bytes_to_return = 0;  // bytes_to_return includes stranded blocks
   const auto consider = [&](slab& s) {
     const bool is_enough = bytes_to_return >= bytes_wanted;
     if (is_enough || s.is_returned || s.listed + s.uncarved + s.stranded != s.blocks) return;
     s.is_returned = true;
-    list.blocks -= s.listed;
     delisted_blocks += s.listed + s.uncarved;
     bytes_to_return += bytes_of(s);
   };
@@ -158,8 +133,20 @@ std::size_t slab_store::release_free_slabs(std::size_t index, block_chain& list,
       if (s.index == index) consider(s);
     its_class.may_be_free = bytes_to_return >= bytes_wanted;  // true: some slabs were not considered
   }
-  for (slab* s = met; s != nullptr; s = s->next_grouped) consider(*s);
-  list.first = joined(met);
+  for_each_block(list.first, [&](free_block*, slab& s) { consider(s); });
+  // Removes the blocks of returned slabs from the list.
+  block_chain kept;
+  free_block* last = nullptr;
+  for_each_block(list.first, [&](free_block* block, slab& s) {
+    s.listed = 0;
+    if (s.is_returned) return;
+    if (last == nullptr) kept.first = block;
+    else link(last, block);  // NOLINT(readability-suspicious-call-argument): it is the next
+    last = block;
+    ++kept.blocks;
+  });
+  if (last != nullptr) link(last, nullptr);
+  list = kept;
   if (bytes_to_return == 0) return 0;
   std::erase_if(slabs_, [&](slab const& s) {
     if (!s.is_returned) return false;

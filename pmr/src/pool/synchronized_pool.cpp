@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <new>
-#include <utility>
 
 #include <tidemark/core/detail/block_ledger.hpp>
 #include <tidemark/core/detail/frame_table.hpp>
@@ -18,14 +17,6 @@ namespace {
 // Minimum bytes that one of several threads frees between two checks of the sum over all caches. A check
 // reads the cache lines of all threads.
 constexpr std::size_t unnoticed_bytes = 32 * KiB;
-
-template <class List, class Suits>
-void move_if(List& from, List& to, Suits suits) noexcept {
-  for (auto before = from.before_begin(); std::next(before) != from.end();) {
-    if (suits(*std::next(before))) to.splice_after(to.before_begin(), from, before);
-    else ++before;
-  }
-}
 
 }  // namespace
 
@@ -75,7 +66,9 @@ void synchronized_pool::end(detail::thread_cache& cache) noexcept {
   {
     const std::scoped_lock lock{caches_mutex_};
     ended_.add_counts(cache);
-    move_if(caches_, gone, [&](detail::thread_cache const& each) { return &each == &cache; });
+    auto before = caches_.before_begin();
+    while (&*std::next(before) != &cache) ++before;
+    gone.splice_after(gone.before_begin(), caches_, before);
     update_share();
   }
   const std::size_t target = cache.blocks.pending().consume_trim();
@@ -268,8 +261,6 @@ std::size_t synchronized_pool::return_heap_blocks(detail::thread_cache& cache,
   cache.heap_blocks.shrink(max_bytes, [this](void* block) { store_.return_to_heap(block, 0); });
   cache.share.on_pass_on(before - cache.heap_blocks.bytes());
   publish();
-  const std::scoped_lock lock{caches_mutex_};
-  update_peak_cached_bytes();
   return held_before - store_.held_bytes();
 }
 
@@ -505,7 +496,7 @@ std::size_t synchronized_pool::thread_count() const noexcept {
 void synchronized_pool::adapt_to_child() noexcept {
   is_in_child_ = true;
   detail::thread_cache const* const own = threads_.find();
-  move_if(caches_, lost_caches_, [&](detail::thread_cache const& cache) {
+  caches_.remove_if([&](detail::thread_cache const& cache) {
     if (&cache == own) return false;
     ended_.add_counts(cache);
     return true;

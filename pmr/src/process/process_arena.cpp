@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/process/process_arena.hpp>
 
-#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <deque>
@@ -9,7 +8,6 @@
 #include <list>
 #include <map>
 #include <stdexcept>
-#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -95,18 +93,6 @@ bool process_arena::try_reset() noexcept {
   header_->newest.store(0, std::memory_order_release);
   arena_.rewind(begin_);  // this mark stays valid
   space.admit_views();
-  return true;
-}
-
-bool process_arena::try_reset_for(std::chrono::nanoseconds patience) noexcept {
-  using clock = std::chrono::steady_clock;
-  const auto now = clock::now();
-  const auto until = now + std::min<std::chrono::nanoseconds>(patience, clock::time_point::max() - now);
-  while (!try_reset()) {
-    // Polls, because the kernel offers no lock with a time limit.
-    if (clock::now() >= until) return false;
-    std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(patience, std::chrono::milliseconds{1}));
-  }
   return true;
 }
 

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <utility>
 
 #include <tidemark/core/os_memory.hpp>
 #include <tidemark/process/detail/file_calls.hpp>
@@ -23,7 +22,7 @@ using enum shared_memory_refusal;
 }
 
 // Reads the header's first part instead of mapping it, because only the header says where to map.
-process_format checked_format(int file, std::string const& name, process_view_options options) {
+process_format checked_format(int file, std::string const& name, std::uint32_t layout_version) {
   process_format format{};
   const ssize_t read = detail::may_call("pread") ? ::pread(file, &format, sizeof format, 0) : -1;
   detail::require_call(read >= 0, name, ": the header cannot be read");
@@ -39,26 +38,26 @@ process_format checked_format(int file, std::string const& name, process_view_op
   const std::uint64_t last = format.address + format.bytes;
   if (format.address == 0 || format.address % system_memory().page_size() != 0 || last < format.address)
     refuse(name, damaged, "its header is damaged: its memory range is impossible");
-  if (format.layout != detail::library_layout(options.layout_version)) {
+  if (format.layout != detail::library_layout(layout_version)) {
     refuse(name, other_layout,
            "its writer was built with another compiler or standard library, or has another layout version "
            "than " +
-               std::to_string(options.layout_version));
+               std::to_string(layout_version));
   }
   return format;
 }
 
 }  // namespace
 
-process_view::process_view(int file, process_view_options options)
-    : process_view{file, "process_view of file descriptor " + std::to_string(file), options} {}
+process_view::process_view(int file, std::uint32_t layout_version)
+    : process_view{file, "process_view of file descriptor " + std::to_string(file), layout_version} {}
 
-process_view::process_view(std::string const& path, process_view_options options)
-    : process_view{open_shared_memory(path).get(), "process_view of '" + path + "'", options} {}
+process_view::process_view(std::string const& path, std::uint32_t layout_version)
+    : process_view{open_shared_memory(path).get(), "process_view of '" + path + "'", layout_version} {}
 
-process_view::process_view(int file, std::string const& name, process_view_options options)
+process_view::process_view(int file, std::string const& name, std::uint32_t layout_version)
     : name_{name},
-      memory_{file, checked_format(file, name, options).address, name},
+      memory_{file, checked_format(file, name, layout_version).address, name},
       generation_{newest_publication()} {}
 
 process_header const& process_view::header() const noexcept {

@@ -23,13 +23,7 @@
 
 #include "../core/system_limits.hpp"
 
-// Missing in the headers of some distributions: since Linux 4.17, 5.1 and 6.3.
-#if !defined(MAP_FIXED_NOREPLACE)
-#define MAP_FIXED_NOREPLACE 0x100000
-#endif
-#if !defined(F_SEAL_FUTURE_WRITE)
-#define F_SEAL_FUTURE_WRITE 0x0010
-#endif
+// Missing in older headers: since Linux 6.3.
 #if !defined(MFD_NOEXEC_SEAL)
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
@@ -90,10 +84,7 @@ byte_range map_file(int file, std::size_t bytes, std::uintptr_t address, int pro
                             ? ::mmap(reinterpret_cast<void*>(address), bytes, protection, flags, file, 0)
                             : MAP_FAILED;
   if (mapping == MAP_FAILED) return {};
-  if (address == 0 || detail::address_of(mapping) == address) return {detail::address_of(mapping), bytes};
-  (void)::munmap(mapping, bytes);  // a kernel before 4.17 treated the address as a hint
-  errno = EEXIST;
-  return {};
+  return {detail::address_of(mapping), bytes};
 }
 
 struct flock lock_of(off_t byte, int type) noexcept {

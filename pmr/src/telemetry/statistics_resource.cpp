@@ -31,9 +31,9 @@ resource_stats statistics_resource::stats() const noexcept {
 void statistics_resource::push_counters() {
   const std::scoped_lock lock{mutex_};
   frames_.push_back(counter_.stats(name()));
-  const detail::usage_counter::peaks outer = counter_.restart_peaks();
-  frames_.back().peak_bytes = outer.bytes;
-  frames_.back().peak_blocks = outer.blocks;
+  const resource_stats outer = counter_.restart_peaks();
+  frames_.back().peak_bytes = outer.peak_bytes;
+  frames_.back().peak_blocks = outer.peak_blocks;
 }
 
 resource_stats statistics_resource::pop_counters() {
@@ -45,7 +45,7 @@ resource_stats statistics_resource::pop_counters() {
   const resource_stats begin = frames_.back();
   resource_stats frame = counter_.stats(name());
   frames_.pop_back();
-  counter_.raise_peaks({begin.peak_bytes, begin.peak_blocks});
+  counter_.raise_peaks(begin.peak_bytes, begin.peak_blocks);
   subtract(frame.allocations, begin.allocations);
   subtract(frame.deallocations, begin.deallocations);
   subtract(frame.refused, begin.refused);

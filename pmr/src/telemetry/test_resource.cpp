@@ -82,7 +82,7 @@ void* test_resource::allocate(std::size_t bytes, std::size_t align,
                            .used_bytes = used,
                            .committed_bytes = used,
                            .reserved_bytes = used,
-                           .injected_failure = must_fail ? number : 0});
+                           .because = must_fail ? "the test_resource was configured to fail it" : ""});
     }
     std::list<live_block> node(1);
     memory = allocate_from_upstream(all_bytes, align);
@@ -260,7 +260,7 @@ bool test_resource::check_range(live_block const& block, std::uintptr_t first, s
     detail::report_violation(violation_kind::overrun, name(),
                              "test_resource '%s': %s was written, at offset %td, now 0x%02X: %s", name(),
                              what, changed - static_cast<unsigned char const*>(block.address),
-                             static_cast<unsigned>(*changed), detail::describe(block).text);
+                             static_cast<unsigned>(*changed), detail::describe(block).data());
   }
   fill_and_poison(first, bytes, fill);
   return intact;

@@ -147,10 +147,9 @@ class basic_arena final : public detail::arena_state<AddressSpace>,
     if (address + state::block_bytes(bytes) != this->cursor_) return;
     if (address < this->floor_) [[unlikely]]
       return this->deallocate_observed(address);
-    const std::uintptr_t end_before = this->gaps_.end_before(address);
     if (!this->is_high_known()) [[unlikely]]
-      return this->deallocate_highest(end_before);
-    this->lower_cursor(end_before);
+      return this->deallocate_highest(address);
+    this->lower_cursor(address);
     if (this->cursor_ == this->chunk_->begin) this->return_to_previous_chunk();
   }
   /// Changes the size of the newest block in place, under the conditions of `deallocate`.

@@ -73,40 +73,34 @@ namespace tidemark::detail {
 
 /// The place of a call: `void rewind(call_site where = std::source_location::current())`. Below level 2 it is
 /// empty and costs nothing, unless built with AddressSanitizer.
-// Two classes, because the empty one must not have the data member.
-#if TIDEMARK_CHECKS >= 2 || TIDEMARK_ASAN
 class call_site {
  public:
   constexpr call_site() noexcept = default;
+#if TIDEMARK_CHECKS >= 2 || TIDEMARK_ASAN
   constexpr call_site(std::source_location where) noexcept : where_{where} {}
-
   /// The place; line 0 if unknown.
   [[nodiscard]] std::source_location location() const noexcept { return where_; }
-  /// " at main.cpp:12", for a message.
+
+ private:
+  std::source_location where_;
+
+ public:
+#else
+  constexpr call_site(std::source_location) noexcept {}
+  [[nodiscard]] static std::source_location location() noexcept { return {}; }
+#endif
+  /// " at main.cpp:12", for a message; empty if the place is unknown.
   [[nodiscard]] std::string text() const {
-    if (where_.line() == 0) return "";
-    return std::string(" at ") + where_.file_name() + ':' + std::to_string(where_.line());
+    const std::source_location place = location();
+    if (place.line() == 0) return "";
+    return std::string(" at ") + place.file_name() + ':' + std::to_string(place.line());
   }
   /// ", opened at main.cpp:12", for a message about a scope; empty if the place is unknown.
   [[nodiscard]] std::string opened() const {
     const std::string at = text();
     return at.empty() ? at : ", opened" + at;
   }
-
- private:
-  std::source_location where_;
 };
-#else
-class call_site {
- public:
-  constexpr call_site() noexcept = default;
-  constexpr call_site(std::source_location) noexcept {}
-
-  [[nodiscard]] static std::source_location location() noexcept { return {}; }
-  [[nodiscard]] static std::string text() { return ""; }
-  [[nodiscard]] static std::string opened() { return ""; }
-};
-#endif
 
 /// "; they were opened at main.cpp:12 and at main.cpp:14", for a message about two scopes; empty if a place
 /// is unknown.

@@ -8,19 +8,7 @@
 #include <tidemark/core/config.hpp>
 
 /// Keeps a slow path out of the caller's instruction cache.
-#if defined(__GNUC__) || defined(__clang__)
 #define TIDEMARK_COLD [[gnu::cold, gnu::noinline]]
-#else
-#define TIDEMARK_COLD
-#endif
-
-/// Attribute of a printf-like function: positions of the format and of its first argument. MinGW maps
-/// `printf` to Microsoft's old library; we call MinGW's own function, which knows %zu.
-#if defined(__MINGW32__) && !defined(__clang__)
-#define TIDEMARK_FORMATS(at, first) gnu::format(gnu_printf, at, first)
-#else
-#define TIDEMARK_FORMATS(at, first) gnu::format(printf, at, first)
-#endif
 
 /// After a parameter: the result must not outlive the argument. After the parameter list: the result must not
 /// outlive the object. Clang warns about violations that it detects (-Wdangling, -Wreturn-stack-address).

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <limits>
 #include <new>
 
@@ -23,8 +22,6 @@ struct exhaustion_report {
   std::size_t reserved_bytes = 0;   ///< address space held
   /// largest request of that alignment that held memory could serve; may be `unknown_bytes`
   std::size_t largest_bytes = 0;
-  std::uint64_t injected_failure =
-      0;  ///< number of the request that a `test_resource` made fail; 0 otherwise
   /// cause of a refusal other than lack of memory; must outlive the exception
   char const* because = "";
 };
@@ -36,7 +33,7 @@ class out_of_memory final : public std::bad_alloc {
   /// Formats the message of `what` from the numbers.
   explicit out_of_memory(exhaustion_report const& report) noexcept;
 
-  /// One sentence with all the numbers; for an injected failure, a sentence that says so.
+  /// One sentence with all the numbers.
   [[nodiscard]] char const* what() const noexcept override { return message_; }
   /// The numbers.
   [[nodiscard]] exhaustion_report const& report() const noexcept { return report_; }

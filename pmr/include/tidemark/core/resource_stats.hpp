@@ -100,20 +100,17 @@ class basic_usage_counter {
       count->store(0, std::memory_order_relaxed);
   }
 
-  /// The two peaks in their own type, because callers save and restore both together.
-  struct peaks {
-    std::size_t bytes, blocks;
-  };
-  /// Resets the peaks to the current use of memory. @return the previous peaks.
-  peaks restart_peaks() noexcept {
-    const peaks before{peak_bytes_.exchange(used_bytes()), peak_blocks_.exchange(used_blocks())};
-    raise_peaks({used_bytes(), used_blocks()});  // an allocation may have come before the exchange
+  /// Resets the peaks to the current use of memory. @return the previous peaks; other fields are 0.
+  resource_stats restart_peaks() noexcept {
+    const resource_stats before{.peak_blocks = peak_blocks_.exchange(used_blocks()),
+                                .peak_bytes = peak_bytes_.exchange(used_bytes())};
+    raise_peaks(used_bytes(), used_blocks());  // an allocation may have come before the exchange
     return before;
   }
   /// Raises the peaks to at least these values.
-  void raise_peaks(peaks least) noexcept {
-    steps<true>::raise(peak_bytes_, least.bytes);
-    steps<true>::raise(peak_blocks_, least.blocks);
+  void raise_peaks(std::size_t bytes, std::size_t blocks) noexcept {
+    steps<true>::raise(peak_bytes_, bytes);
+    steps<true>::raise(peak_blocks_, blocks);
   }
 
  private:

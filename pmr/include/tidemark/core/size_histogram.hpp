@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
-#include <span>
 #include <vector>
 
 #include <tidemark/core/detail/fork_participant.hpp>
@@ -41,9 +40,6 @@ class size_histogram {
   /// @param max_count from 1 to 96. @throws std::invalid_argument otherwise.
   [[nodiscard]] std::vector<std::size_t> suggest_size_classes(std::size_t max_count = 9,
                                                               std::size_t largest_bytes = 16 * KiB) const;
-
-  /// Bytes that blocks of these classes would waste, summed over the requests that fit a class.
-  [[nodiscard]] std::uint64_t wasted_bytes(std::span<std::size_t const> size_classes) const;
 
  private:
   mutable detail::fork_safe<> mutex_;

@@ -34,7 +34,7 @@ class [[nodiscard]] unique_block {
   /// out_of_memory for more than PTRDIFF_MAX bytes.
   [[nodiscard]] unique_block(std::pmr::memory_resource* memory, std::size_t bytes,
                              std::size_t align = default_alignment)
-      : block_{nullptr, {memory != nullptr ? memory : std::pmr::get_default_resource(), bytes, align}} {
+      : block_{nullptr, {detail::or_default(memory), bytes, align}} {
     block_.reset(detail::allocate_from(*block_.get_deleter().memory, "unique_block", bytes, align));
   }
 

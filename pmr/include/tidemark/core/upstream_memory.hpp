@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `upstream_memory`: chunks from any `std::pmr::memory_resource`; and the alignment gaps between blocks.
+/// `upstream_memory`: chunks from any `std::pmr::memory_resource`.
 ///
 /// Intended differences of `upstream_arena` from `std::pmr::monotonic_buffer_resource`
 /// (`compat::monotonic_buffer_resource` has none):
-/// - it is final, and `deallocate` reclaims the newest block;
+/// - it is final, and `deallocate` reclaims the newest block, without the padding before it;
 /// - records of later chunks lie in the heap, because the memory may be a device's;
 /// - a chunk is requested with alignment 16, and is larger if a block needs more alignment;
 /// - chunk sizes double, whatever the request; a refused chunk is tried again in half the size;
 /// - an impossible request throws `out_of_memory` without a call of the upstream.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
@@ -128,52 +127,3 @@ static_assert(address_space<upstream_device_memory>);
 static_assert(!std::is_default_constructible_v<upstream_device_memory>, "the default resource is the host's");
 
 }  // namespace tidemark
-
-namespace tidemark::detail {
-
-/// The newest blocks of a chunk with alignment padding before them. Freeing such a block makes the preceding
-/// block the newest again. The class remembers the newest `max_gaps` paddings. The bytes of older paddings
-/// come back with the next rewind.
-///
-/// Invariant: `block` rises from gap to gap, and the newest is below the arena's cursor. One thread at a
-/// time. Not needed by arenas whose blocks begin and end at multiples of one alignment.
-class alignment_gaps {
- public:
-  static constexpr std::size_t max_gaps = 16;
-
-  /// Records a block at `block` whose predecessor ended at `end`.
-  void add(std::uintptr_t block, std::uintptr_t end) noexcept {
-    if (block == end) return;
-    gaps_[next_++ % max_gaps] = {block, end};
-    count_ = detail::min_of(count_ + 1, max_gaps);
-  }
-  /// Forgets the blocks at or above `cursor`.
-  void forget(std::uintptr_t cursor) noexcept {
-    for (; count_ > 0 && newest().block >= cursor; --count_) --next_;
-  }
-  void clear() noexcept { count_ = 0; }
-  /// End of the block before `block` if known; otherwise `block`.
-  [[nodiscard]] std::uintptr_t end_before(std::uintptr_t block) const noexcept {
-    return count_ > 0 && newest().block == block ? newest().end : block;
-  }
-
- private:
-  struct gap {
-    std::uintptr_t block, end;
-  };
-  [[nodiscard]] gap const& newest() const noexcept { return gaps_[(next_ - 1) % max_gaps]; }
-
-  std::array<gap, max_gaps> gaps_;  // a ring buffer
-  std::size_t next_ = 0;            // index of the next gap; wraps
-  std::size_t count_ = 0;           // number of known gaps
-};
-
-/// The same interface for arenas without gaps.
-struct no_alignment_gaps {
-  static void add(std::uintptr_t, std::uintptr_t) noexcept {}
-  static void forget(std::uintptr_t) noexcept {}
-  static void clear() noexcept {}
-  [[nodiscard]] static std::uintptr_t end_before(std::uintptr_t block) noexcept { return block; }
-};
-
-}  // namespace tidemark::detail

@@ -99,23 +99,22 @@ warning_handler set_warning_handler(warning_handler handler) noexcept;
 namespace detail {
 
 /// Formats the message (printf style, cut at 511 characters) and calls the current handler.
-[[gnu::cold, gnu::noinline, TIDEMARK_FORMATS(3, 4)]] void report_violation(violation_kind kind,
-                                                                           char const* resource,
-                                                                           char const* format, ...) noexcept;
+[[gnu::cold, gnu::noinline, gnu::format(printf, 3, 4)]] void report_violation(violation_kind kind,
+                                                                              char const* resource,
+                                                                              char const* format,
+                                                                              ...) noexcept;
 
 /// Action of the default handler: prints the message and aborts; only prints; or does nothing, because the
 /// caller throws the message.
 enum class by_default { aborts, continues, is_not_called };
 /// The same, for a report after which the default handler may let the program continue.
-[[gnu::cold, gnu::noinline, TIDEMARK_FORMATS(4, 5)]] void report_violation(by_default then,
-                                                                           violation_kind kind,
-                                                                           char const* resource,
-                                                                           char const* format, ...) noexcept;
+[[gnu::cold, gnu::noinline, gnu::format(printf, 4, 5)]] void report_violation(
+    by_default then, violation_kind kind, char const* resource, char const* format, ...) noexcept;
 
 /// The same for a warning. Does nothing without a handler.
-[[gnu::cold, gnu::noinline, TIDEMARK_FORMATS(3, 4)]] void report_warning(warning_kind kind,
-                                                                         char const* resource,
-                                                                         char const* format, ...) noexcept;
+[[gnu::cold, gnu::noinline, gnu::format(printf, 3, 4)]] void report_warning(warning_kind kind,
+                                                                            char const* resource,
+                                                                            char const* format, ...) noexcept;
 
 }  // namespace detail
 }  // namespace tidemark

@@ -41,57 +41,6 @@ namespace detail {
 /// freed
 [[nodiscard]] bool untrack_frame(void const* frame) noexcept;
 
-/// Allocates and frees frames, each followed by its resource. `bytes` is the frame's size.
-template <std::size_t Alignment>
-struct frame_memory {
-  static_assert((Alignment & (Alignment - 1)) == 0 && Alignment >= alignof(void*),
-                "the alignment of frames must be a power of two, and that of a pointer at least");
-
-  static constexpr std::size_t block_bytes(std::size_t bytes) noexcept {
-    return align_up(bytes, alignof(std::pmr::memory_resource*)) + sizeof(std::pmr::memory_resource*);
-  }
-  static std::pmr::memory_resource** resource_behind(void* frame, std::size_t bytes) noexcept {
-    void* const end = static_cast<std::byte*>(frame) + block_bytes(bytes);
-    return static_cast<std::pmr::memory_resource**>(end) - 1;
-  }
-
-  [[nodiscard]] static void* allocate(std::size_t bytes, frame_resource memory) {
-    std::pmr::memory_resource* const resource = memory.resource();
-    void* frame = nullptr;
-    if constexpr (check_level >= 2)
-      frame = allocate_recorded(*resource, block_bytes(bytes), Alignment, memory.where());
-    else frame = resource->allocate(block_bytes(bytes), Alignment);
-    std::construct_at(resource_behind(frame, bytes), resource);
-    return frame;
-  }
-  [[nodiscard]] static void* try_allocate(std::size_t bytes, frame_resource memory) noexcept {
-    try {
-      return allocate(bytes, memory);
-    } catch (...) {
-      return nullptr;
-    }
-  }
-  static void deallocate(void* frame, std::size_t bytes) noexcept {
-    if constexpr (check_level >= 2) {
-      if (!untrack_frame(frame)) return;  // its memory was freed and reported
-    }
-    (*resource_behind(frame, bytes))->deallocate(frame, block_bytes(bytes), Alignment);
-  }
-
-  /// Converts the argument after `std::allocator_arg`. Only a `frame_resource` knows the place of the call.
-  template <class Memory>
-  static frame_resource from(Memory& memory) noexcept {
-    if constexpr (std::is_same_v<std::remove_const_t<Memory>, frame_resource>) {
-      return memory;
-    } else {
-      static_assert(std::is_constructible_v<frame_resource, Memory&, std::source_location>,
-                    "the argument behind std::allocator_arg of a coroutine must be a memory resource, an "
-                    "allocator of std::pmr, a scope of an arena or a frame_resource");
-      return frame_resource{memory, std::source_location{}};
-    }
-  }
-};
-
 }  // namespace detail
 
 /// Base of a promise type whose frames come from the resource after `std::allocator_arg`, as in
@@ -116,57 +65,68 @@ struct frame_memory {
 // (-Wmismatched-new-delete), and warns in the program. clang needs `noexcept` without a condition.
 template <std::size_t FrameAlignment = alignof(std::max_align_t)>
 class pmr_promise {
-  using frames = detail::frame_memory<FrameAlignment>;
+  static_assert((FrameAlignment & (FrameAlignment - 1)) == 0 && FrameAlignment >= alignof(void*),
+                "the alignment of frames must be a power of two, and that of a pointer at least");
 
  public:
   /// The frame of a coroutine without `std::allocator_arg`. @throws the resource's exception, as the
   /// overloads below. The coroutine's call throws it; nothing has changed then.
   [[nodiscard, gnu::always_inline]] static void* operator new(std::size_t bytes) {
-    return frames::allocate(bytes, {std::pmr::get_default_resource(), std::source_location{}});
+    return allocate_frame(bytes, {std::pmr::get_default_resource(), std::source_location{}});
   }
   /// The frame of a function, or of a static member function.
   template <class Memory, class... Arguments>
   [[nodiscard, gnu::always_inline]] static void* operator new(std::size_t bytes, std::allocator_arg_t,
                                                               Memory& memory, Arguments&...) {
-    return frames::allocate(bytes, frames::from(memory));
+    return allocate_frame(bytes, resource_from(memory));
   }
   /// The frame of a member function or of a lambda.
   template <class Object, class Memory, class... Arguments>
   [[nodiscard, gnu::always_inline]] static void* operator new(std::size_t bytes, Object&,
                                                               std::allocator_arg_t, Memory& memory,
                                                               Arguments&...) {
-    return frames::allocate(bytes, frames::from(memory));
+    return allocate_frame(bytes, resource_from(memory));
   }
   /// Returns a frame to its resource.
   [[gnu::always_inline]] static void operator delete(void* frame, std::size_t bytes) noexcept {
-    frames::deallocate(frame, bytes);
+    deallocate_frame(frame, bytes);
   }
-};
 
-/// `pmr_promise` for a promise with `get_return_object_on_allocation_failure`. The coroutine's call returns
-/// the result of that function if the resource throws. Nothing has changed then.
-/// @pre the promise has that function; otherwise a missing frame is used.
-template <std::size_t FrameAlignment = alignof(std::max_align_t)>
-class nothrow_pmr_promise : public pmr_promise<FrameAlignment> {
-  using frames = detail::frame_memory<FrameAlignment>;
-
- public:
-  /// The frame of a coroutine without `std::allocator_arg`.
-  [[nodiscard, gnu::always_inline]] static void* operator new(std::size_t bytes) noexcept {
-    return frames::try_allocate(bytes, {std::pmr::get_default_resource(), std::source_location{}});
+ private:
+  // A block holds a frame of `bytes`, and then its resource.
+  static constexpr std::size_t block_bytes(std::size_t bytes) noexcept {
+    return detail::align_up(bytes, alignof(std::pmr::memory_resource*)) + sizeof(std::pmr::memory_resource*);
   }
-  /// The frame of a function, or of a static member function.
-  template <class Memory, class... Arguments>
-  [[nodiscard, gnu::always_inline]] static void* operator new(std::size_t bytes, std::allocator_arg_t,
-                                                              Memory& memory, Arguments&...) noexcept {
-    return frames::try_allocate(bytes, frames::from(memory));
+  static std::pmr::memory_resource** resource_behind(void* frame, std::size_t bytes) noexcept {
+    void* const end = static_cast<std::byte*>(frame) + block_bytes(bytes);
+    return static_cast<std::pmr::memory_resource**>(end) - 1;
   }
-  /// The frame of a member function or of a lambda.
-  template <class Object, class Memory, class... Arguments>
-  [[nodiscard, gnu::always_inline]] static void* operator new(std::size_t bytes, Object&,
-                                                              std::allocator_arg_t, Memory& memory,
-                                                              Arguments&...) noexcept {
-    return frames::try_allocate(bytes, frames::from(memory));
+  [[nodiscard]] static void* allocate_frame(std::size_t bytes, frame_resource memory) {
+    std::pmr::memory_resource* const resource = memory.resource();
+    void* frame = nullptr;
+    if constexpr (check_level >= 2)
+      frame = detail::allocate_recorded(*resource, block_bytes(bytes), FrameAlignment, memory.where());
+    else frame = resource->allocate(block_bytes(bytes), FrameAlignment);
+    std::construct_at(resource_behind(frame, bytes), resource);
+    return frame;
+  }
+  static void deallocate_frame(void* frame, std::size_t bytes) noexcept {
+    if constexpr (check_level >= 2) {
+      if (!detail::untrack_frame(frame)) return;  // its memory was freed and reported
+    }
+    (*resource_behind(frame, bytes))->deallocate(frame, block_bytes(bytes), FrameAlignment);
+  }
+  // Converts the argument after `std::allocator_arg`. Only a `frame_resource` knows the place of the call.
+  template <class Memory>
+  static frame_resource resource_from(Memory& memory) noexcept {
+    if constexpr (std::is_same_v<std::remove_const_t<Memory>, frame_resource>) {
+      return memory;
+    } else {
+      static_assert(std::is_constructible_v<frame_resource, Memory&, std::source_location>,
+                    "the argument behind std::allocator_arg of a coroutine must be a memory resource, an "
+                    "allocator of std::pmr, a scope of an arena or a frame_resource");
+      return frame_resource{memory, std::source_location{}};
+    }
   }
 };
 

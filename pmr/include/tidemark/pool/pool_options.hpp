@@ -68,8 +68,10 @@ struct pool_stats {
   std::size_t requested_bytes = 0;    ///< bytes of live blocks, as requested
   std::size_t cached_bytes = 0;       ///< bytes of free blocks that are ready to be allocated
   std::size_t peak_cached_bytes = 0;  ///< most bytes cached at once (see also `synchronized_pool::stats`)
-  std::size_t stranded_bytes = 0;     ///< bytes of free blocks stranded in slabs or chunks with live blocks
-  std::size_t held_bytes = 0;         ///< bytes of all three kinds: taken from the upstream and not returned
+  /// other free bytes, which a trim cannot return: blocks of trimmed slabs with live blocks, and free ranges of
+  /// chunks with live blocks
+  std::size_t stranded_bytes = 0;
+  std::size_t held_bytes = 0;  ///< bytes of all three kinds: taken from the upstream and not returned
 };
 
 namespace detail {

@@ -8,9 +8,9 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <memory_resource>
-#include <type_traits>
 
 #include <tidemark/core/detail/block_ledger.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
@@ -28,22 +28,6 @@ class cached_blocks;  // src/pool/cached_blocks.hpp
 struct cached_list;
 }  // namespace detail
 
-/// Frees memory when the upstream of a reuse cache is exhausted.
-struct reuse_relief {
-  /// Frees memory. Returns true if the upstream should be called once more.
-  bool (*call)(void* context) noexcept = nullptr;
-  /// The argument of `call`.
-  void* context = nullptr;
-};
-
-/// Prepares the thread once for all queries of fences in one call.
-struct reuse_query_scope {
-  /// Calls `queries(state)` once, or not at all if no fence may be queried now.
-  void (*call)(void* context, void (*queries)(void* state) noexcept, void* state) noexcept = nullptr;
-  /// The argument of `call`.
-  void* context = nullptr;
-};
-
 /// Options of a reuse cache.
 struct reuse_cache_options {
   /// Maximum bytes of ready blocks; 0: no limit. Pending blocks do not count. Above the limit the largest
@@ -53,14 +37,16 @@ struct reuse_cache_options {
   /// Maximum number of ready blocks of one size and alignment; 0: no limit. Above the limit the oldest block
   /// returns to the upstream.
   std::size_t max_blocks_per_size = 0;
-  /// Called when the upstream throws std::bad_alloc, before the upstream is called for the second and last
-  /// time. Called without a lock, by any thread that allocates; may use the cache. Null: `collect()`, and
-  /// `collect(true)` if the upstream throws again, which makes up to three calls of the upstream. A cache
-  /// with a relief ignores memory pressure (`signal_memory_pressure`).
-  reuse_relief relief = {};
-  /// Surrounds the queries of one call. Called without a lock, by any thread. Null: fences are queried
-  /// directly.
-  reuse_query_scope query_scope = {};
+  /// Frees memory when the upstream throws std::bad_alloc. Returns true if the upstream should be called once
+  /// more. Called without a lock, by any thread that allocates; may use the cache, and must not throw. Empty:
+  /// `collect()`, and `collect(true)` if the upstream throws again, which makes up to three calls of the
+  /// upstream. A cache with a relief ignores memory pressure (`signal_memory_pressure`).
+  std::function<bool()> relief = {};  // NOLINT(readability-redundant-member-init)
+  /// Calls its argument, which queries fences, once, or not at all if no fence may be queried now. Prepares the
+  /// thread for all queries of one call. Called without a lock, by any thread; must not throw. Empty: fences
+  /// are queried directly.
+  std::function<void(std::function<void()> const&)> query_scope =
+      {};  // NOLINT(readability-redundant-member-init)
   /// The name in messages and statistics; must outlive the cache.
   char const* name = "reuse_cache";
   /// The source of blocks; null: `std::pmr::get_default_resource()`. Must outlive the cache, and be

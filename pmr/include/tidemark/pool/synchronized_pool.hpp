@@ -251,8 +251,6 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   detail::trim_policy trim_times_;
   mutable std::size_t peak_cached_bytes_ = 0;  // mutable: a snapshot may raise it
   detail::block_counts at_reset_{};
-  std::forward_list<detail::thread_cache>
-      lost_caches_;  // in a child: caches of missing threads, possibly inconsistent
 
   mutable detail::fork_safe<detail::adaptive_mutex> store_mutex_;  // guards the store
   detail::block_store<detail::depot> store_;

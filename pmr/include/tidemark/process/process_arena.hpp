@@ -4,7 +4,6 @@
 /// is destroyed and all views have ended.
 #pragma once
 
-#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -105,8 +104,6 @@ class process_arena final : public detail::forwarding_resource<process_arena>,
   /// Frees all generations and keeps the memory for the next ones, if there is no view.
   /// @return true on success; otherwise nothing has changed.
   [[nodiscard]] bool try_reset() noexcept;
-  /// Repeats `try_reset` for at most `patience`. @return as `try_reset`.
-  [[nodiscard]] bool try_reset_for(std::chrono::nanoseconds patience) noexcept;
 
   /// A snapshot of the counters. O(1).
   [[nodiscard]] arena_stats stats() const noexcept { return arena_.stats(); }

@@ -16,11 +16,6 @@
 
 namespace tidemark {
 
-/// A reader's requirements on a process arena.
-struct process_view_options {
-  std::uint32_t layout_version = 0;  ///< must equal the writer's
-};
-
 /// A generation of another process's `process_arena`, mapped read-only at the writer's address.
 ///
 /// ```cpp
@@ -42,11 +37,12 @@ class process_view {
  public:
   /// Maps the newest generation.
   /// @param file a descriptor from `process_arena::export_file`, which stays the caller's and may be closed
+  /// @param layout_version must equal the writer's `process_arena_options::layout_version`
   /// @throws shared_memory_error with the reason of a refusal; std::system_error if a call fails. Nothing is
   /// mapped then.
-  explicit process_view(int file, process_view_options options = {});
+  explicit process_view(int file, std::uint32_t layout_version = 0);
   /// The same, by the path of `process_arena::link`.
-  explicit process_view(std::string const& path, process_view_options options = {});
+  explicit process_view(std::string const& path, std::uint32_t layout_version = 0);
 
   /// The root of the generation, in place. Valid while this object lives, also after `update`.
   /// @tparam T the published type. @throws shared_memory_error (`other_root`) if the type differs.
@@ -68,7 +64,7 @@ class process_view {
   [[nodiscard]] byte_range range() const noexcept { return memory_.range(); }
 
  private:
-  process_view(int file, std::string const& name, process_view_options options);
+  process_view(int file, std::string const& name, std::uint32_t layout_version);
   [[nodiscard]] detail::publication newest_publication() const;
   [[nodiscard]] void const* root(std::size_t bytes, std::size_t align, std::uint64_t type) const;
   [[nodiscard]] detail::process_header const& header() const noexcept;

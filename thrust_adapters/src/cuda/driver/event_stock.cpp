@@ -70,9 +70,9 @@ void event_stock::release(entry& free) noexcept {
   free.next = std::exchange(free_, &free);
 }
 
-void event_stock::query(void (*queries)(void* state) noexcept, void* state) const noexcept {
+void event_stock::query(std::function<void()> const& queries) const noexcept {
   const on_device here{*driver_, device_};
-  if (capture_state_of(*driver_, stream_) == capture_state::none) queries(state);
+  if (capture_state_of(*driver_, stream_) == capture_state::none) queries();
 }
 
 void event_stock::wait(entry const& awaited) const noexcept {

@@ -26,11 +26,7 @@ device_cache_options completed(device_cache_options options, gpu::driver& driver
   gpu::detail::complete(options, driver);
   gpu::detail::require_one_stream("device_cache", options.name, options.stream);
   if (!options.max_cached_bytes) {
-    const byte_cap limit = mib_cap_from_environment(limit_variable, default_limit);
-    options.max_cached_bytes = limit.bytes;
-    if (!limit.warning.empty()) {
-      detail::report_warning(warning_kind::refused_setting, limit_variable, "%s", limit.warning.c_str());
-    }
+    options.max_cached_bytes = mib_cap_from_environment(limit_variable, default_limit);
   }
   return options;
 }
@@ -75,19 +71,13 @@ reuse_cache_options device_cache::options_of_cache() {
     options_.upstream = &own_.emplace(options_, *driver_);
     options_.upstream_is_ordered = true;
   }
-  return {
-      .max_cached_bytes = *options_.max_cached_bytes,
-      .max_blocks_per_size = options_.max_blocks_per_size,
-      .relief = {.call = [](void* cache) noexcept { return static_cast<device_cache*>(cache)->relieve(); },
-                 .context = this},
-      .query_scope = {.call =
-                          [](void* events, void (*queries)(void*) noexcept, void* state) noexcept {
-                            static_cast<gpu::detail::event_stock*>(events)->query(queries, state);
-                          },
-                      .context = &returns_.events()},
-      .name = options_.name,
-      .upstream = gpu::detail::ordered_upstream(waiting_, options_, *driver_),
-      .bookkeeping = options_.bookkeeping};
+  return {.max_cached_bytes = *options_.max_cached_bytes,
+          .max_blocks_per_size = options_.max_blocks_per_size,
+          .relief = [this] { return relieve(); },
+          .query_scope = [this](std::function<void()> const& queries) { returns_.events().query(queries); },
+          .name = options_.name,
+          .upstream = gpu::detail::ordered_upstream(waiting_, options_, *driver_),
+          .bookkeeping = options_.bookkeeping};
 }
 
 void* device_cache::allocate(std::size_t bytes, std::size_t align) {

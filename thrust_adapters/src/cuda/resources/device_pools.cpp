@@ -261,22 +261,19 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
   // stream is capturing.
   void free_completed() noexcept {
     if (pending_.empty()) return;
-    returns_.events().query(
-        [](void* heap) noexcept {
-          auto& self = *static_cast<stream_heap*>(heap);
-          for (auto at = self.pending_.begin(); at != self.pending_.end();) {
-            queue& blocks = at->second;
-            while (!blocks.empty() && blocks.front().fence.done()) {
-              const gpu::detail::returned_block each = blocks.front().block;
-              blocks.pop_front();
-              --self.pending_blocks_;
-              self.pending_bytes_ -= each.bytes;
-              self.free_locked(each);
-            }
-            at = blocks.empty() ? self.pending_.erase(at) : std::next(at);
-          }
-        },
-        this);
+    returns_.events().query([this] {
+      for (auto at = pending_.begin(); at != pending_.end();) {
+        queue& blocks = at->second;
+        while (!blocks.empty() && blocks.front().fence.done()) {
+          const gpu::detail::returned_block each = blocks.front().block;
+          blocks.pop_front();
+          --pending_blocks_;
+          pending_bytes_ -= each.bytes;
+          free_locked(each);
+        }
+        at = blocks.empty() ? pending_.erase(at) : std::next(at);
+      }
+    });
   }
   void wait_for_pending() noexcept {
     const gpu::detail::on_device here{*all_->driver_, all_->options_.device};

@@ -187,7 +187,7 @@ void arena_state<AddressSpace>::deallocate_observed(std::uintptr_t block) noexce
     return;
   finalizers_ = newest.previous;
   newest.destroy(newest.object);
-  lower_cursor(gaps_.end_before(block));
+  lower_cursor(block);
   floor_ = cursor_;
   if (cursor_ == chunk_->begin) return_to_previous_chunk();
 }

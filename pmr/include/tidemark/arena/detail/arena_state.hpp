@@ -124,7 +124,6 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   }
   // Allocates a block in the committed part of the current chunk.
   void* bump(std::uintptr_t block, std::size_t bytes) noexcept {
-    gaps_.add(block, cursor_);
     cursor_ = block + block_bytes(bytes);
     if constexpr (check_level >= 2) ++allocations_;
     chunk_->marks.on_allocate(block, bytes);
@@ -143,12 +142,10 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
     }
     before_free(cursor, cursor_);
     chunk_->marks.on_free(cursor, cursor_);
-    gaps_.forget(cursor);
     cursor_ = cursor;
   }
   // Moves to a chunk in which nothing is marked.
   void enter_at(chunk_record& chunk, std::uintptr_t cursor, bool may_be_closed = true) noexcept {
-    gaps_.clear();
     floor_ = marked_ = high_ = cursor;
     dirty_ = chunk.touched;
     set_cursor(chunk, cursor, may_be_closed);
@@ -326,7 +323,6 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   arena_options options_;
   AddressSpace space_;
   std::conditional_t<is_part_of_team, allocation_observer*, observer_pointer> observer_;  // null: none
-  [[no_unique_address]] std::conditional_t<has_gaps, alignment_gaps, no_alignment_gaps> gaps_;
   [[no_unique_address]] std::conditional_t<sets_aside, aside_blocks, absent<aside_blocks>> asides_;
   [[no_unique_address]] std::conditional_t<can_trap, trap_pointer, absent<rewind_trap>> trap_;
 };

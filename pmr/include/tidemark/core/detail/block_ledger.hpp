@@ -4,6 +4,7 @@
 /// records.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -65,12 +66,9 @@ class block_ledger {
 [[nodiscard]] live_block block_here(void const* block, std::size_t bytes, std::size_t align,
                                     std::uint64_t number, std::optional<std::source_location> site) noexcept;
 
-/// "64 bytes aligned to 16 at 0x5581, request 3, from model.cpp:12 (loading weights)". The text is inside the
-/// object, because reports may not allocate.
-struct block_text {
-  char text[384];
-};
-[[nodiscard]] block_text describe(live_block const& block) noexcept;
+/// "64 bytes aligned to 16 at 0x5581, request 3, from model.cpp:12 (loading weights)". An array, because reports
+/// may not allocate.
+[[nodiscard]] std::array<char, 384> describe(live_block const& block) noexcept;
 
 /// Live blocks, oldest first. @throws std::bad_alloc.
 [[nodiscard]] std::vector<live_block> live_blocks(block_ledger const& ledger);

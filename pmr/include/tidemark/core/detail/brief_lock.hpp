@@ -24,10 +24,6 @@ namespace tidemark::detail {
 template <class Sync>
 class basic_brief_lock {
  public:
-  constexpr basic_brief_lock() noexcept = default;
-  basic_brief_lock(basic_brief_lock const&) = delete;
-  basic_brief_lock& operator=(basic_brief_lock const&) = delete;
-
   void lock() noexcept {
     if (!try_lock()) [[unlikely]]
       wait();

@@ -93,8 +93,6 @@ template <class Mutex = std::mutex>
 class fork_safe final : fork_participant {
  public:
   fork_safe() noexcept { join(); }
-  fork_safe(fork_safe const&) = delete;
-  fork_safe& operator=(fork_safe const&) = delete;
   ~fork_safe() { deregister(); }
 
   /// Locks the mutex. If the calling thread already holds it and the C library can tell, reports a violation

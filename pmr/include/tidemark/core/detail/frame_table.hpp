@@ -13,33 +13,14 @@
 
 namespace tidemark::detail {
 
-/// The table of live frames as seen by resources. Thread-safe.
-class frame_table {
- public:
-  /// Reports `violation_kind::frame_outlived` for each live frame in this memory, and forgets the frame. A
-  /// frame that extends beyond `last` does not count. O(log live frames) if the memory holds no frame.
-  virtual void report_in(std::uintptr_t first, std::uintptr_t last, char const* kind,
-                         char const* resource) noexcept = 0;
-  /// The same for all live frames that `memory` allocated. O(live frames).
-  virtual std::size_t report_of(std::pmr::memory_resource const& memory, char const* kind,
-                                char const* resource) noexcept = 0;
-  /// Forgets stale records in memory that a resource has just obtained.
-  virtual void untrack_in(std::uintptr_t first, std::uintptr_t last) noexcept = 0;
-  /// Forgets stale records of an earlier resource at the address of `memory`.
-  virtual void untrack_of(std::pmr::memory_resource const& memory) noexcept = 0;
-
- protected:
-  ~frame_table() = default;
-};
-
-/// Directs the functions below to `table`. They do nothing before the first call.
-void install_frame_table(frame_table& table) noexcept;
-
-/// Reports frames in memory that is freed. @param kind, resource the freeing resource, for the message:
-/// `arena 'step': …`
+/// Reports `violation_kind::frame_outlived` for each live frame in memory that is freed, and forgets the frame.
+/// A frame that extends beyond `last` does not count. O(log live frames) if the memory holds no frame.
+/// Thread-safe, as all functions here. @param kind, resource the freeing resource, for the message: `arena
+/// 'step': …`
 void report_frames_in(std::uintptr_t first, std::uintptr_t last, char const* kind,
                       char const* resource) noexcept;
-/// Reports all frames of a resource that frees all its memory. @return the number of frames reported
+/// Reports all frames of a resource that frees all its memory. O(live frames). @return the number of frames
+/// reported
 std::size_t report_frames_of(std::pmr::memory_resource const& memory, char const* kind,
                              char const* resource) noexcept;
 /// Forgets stale records in memory that a resource has obtained.

@@ -41,6 +41,11 @@ inline void require_possible(char const* resource, std::size_t bytes, std::size_
   return name != nullptr ? name : default_name;
 }
 
+/// `upstream`, or the default resource for null.
+[[nodiscard]] inline std::pmr::memory_resource* or_default(std::pmr::memory_resource* upstream) noexcept {
+  return upstream != nullptr ? upstream : std::pmr::get_default_resource();
+}
+
 /// @throws std::invalid_argument, with a sentence as message, if `align` is not a power of two.
 void require_power_of_two(char const* kind, char const* name, std::size_t align);
 

@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <cstddef>
-#include <version>
 
 #if __has_include(<sys/single_threaded.h>)
 #include <sys/single_threaded.h>

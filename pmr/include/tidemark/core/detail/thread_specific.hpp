@@ -12,9 +12,6 @@ namespace tidemark::detail {
 /// library is unloaded, or if the object was made too late in its thread's end.
 class thread_object {
  public:
-  thread_object() = default;
-  thread_object(thread_object const&) = delete;
-  thread_object& operator=(thread_object const&) = delete;
   virtual ~thread_object() = default;
 
  private:

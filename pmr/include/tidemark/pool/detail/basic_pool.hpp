@@ -68,9 +68,9 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
   }
 
   /// Returns cached memory to the upstream until `cached_bytes <= target_bytes`: first free chunks of large
-  /// blocks, then free slabs. If that is not enough, free blocks whose chunk or slab has live blocks are
-  /// stranded (`stranded_bytes`); they are reused before the upstream is called. @return bytes returned to
-  /// the upstream. O(free blocks * log(slabs)).
+  /// blocks, then free slabs. If that is not enough, free blocks whose slab has live blocks are stranded
+  /// (`stranded_bytes`); they are reused before the upstream is called. @return bytes returned to the
+  /// upstream. O(free blocks * log(slabs)).
   std::size_t trim(std::size_t target_bytes = 0) noexcept {
     if constexpr (check_level >= 2) owner_.require_owner(FreeLists::kind, name(), "trim");
     const std::size_t returned = trim_to(target_bytes);
@@ -145,15 +145,20 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
     return 0;
   }
   [[nodiscard]] TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align) {
-    struct limit_guard {
-      basic_pool* pool;
-      ~limit_guard() {
-        if (pool->lists_.cached_bytes() > pool->max_cached_bytes_) pool->trim_to(pool->max_cached_bytes_);
-        pool->update_watermark();
-      }
-    };
-    const limit_guard last{this};  // a new slab leaves free blocks, even if the request then fails
-    return lists_.allocate_slow(bytes, align);
+    void* block = nullptr;
+    try {
+      block = lists_.allocate_slow(bytes, align);
+    } catch (...) {
+      enforce_limit();
+      throw;
+    }
+    enforce_limit();
+    return block;
+  }
+  // A new slab leaves free blocks, even if the request then fails.
+  void enforce_limit() noexcept {
+    if (lists_.cached_bytes() > max_cached_bytes_) trim_to(max_cached_bytes_);
+    update_watermark();
   }
   TIDEMARK_COLD void deallocate_slow(void* block, std::size_t bytes, std::size_t align,
                                      free_result result) noexcept {

@@ -129,11 +129,7 @@ inline void link(free_block* block, free_block* next) noexcept { opened_block{bl
 
 /// Prefetches the block that is allocated next, because that call reads its first word. Blocks freed long ago
 /// are not in the caches. Null is allowed.
-inline void prefetch([[maybe_unused]] free_block const* block) noexcept {
-#if defined(__GNUC__) || defined(__clang__)
-  __builtin_prefetch(block, 1);
-#endif
-}
+inline void prefetch(free_block const* block) noexcept { __builtin_prefetch(block, 1); }
 
 /// Decides when a pool trims. A slab returns only when all its blocks are free, so a trim may leave slabs
 /// that a later trim can return. Bytes are those of blocks of the size classes. One thread at a time.

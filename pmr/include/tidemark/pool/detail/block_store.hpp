@@ -33,7 +33,7 @@ class block_store {
  public:
   /// Allocates the initial blocks of the options, as far as the limit allows.
   /// @param options as `completed`
-  /// @param max_free_bytes limit of lists, uncarved blocks and free ranges of the heap together
+  /// @param max_free_bytes limit of lists, uncarved blocks and free chunks of the heap together
   /// @param max_heap_block_bytes maximum bytes of a cached block of the heap; not used without
   /// `keep_large_blocks`
   /// @throws whatever the upstream throws
@@ -85,7 +85,7 @@ class block_store {
     const bool is_cached = is_of_heap(bytes, align);
     void* block = is_cached ? allocate_from_heap(bytes, align) : nullptr;
     if (block != nullptr) return block;
-    // Half of the room: the rest of the chunk is cached at once, and freed blocks need room, too.
+    // Half of the room, because the chunk is cached when it is free, and other freed blocks need room, too.
     const auto add_chunk = [&] { return heap_.allocate(bytes, align, is_cached ? room() / 2 : 0); };
     // Returns free chunks as large as the block first, so that free memory does not add up beside large blocks.
     if (is_cached && bytes >= coalescing_heap::min_lone_bytes)
@@ -113,8 +113,6 @@ class block_store {
   void return_to_heap(void* block, std::size_t requested_bytes) noexcept {
     counting_cached([&] { return heap_.deallocate(block, requested_bytes), 0; });
     make_room();
-    const std::size_t cached = lists_.cached_bytes(), most = max_free_bytes_;
-    if (cached > most) counting_cached([&] { return heap_.strand(cached - most), 0; });
   }
 
   /// Sets the limit. Any thread; `make_room` and the next trim use it.
@@ -136,12 +134,8 @@ class block_store {
         &slab_store::release_free_slabs);
     return held_before - held_bytes();
   }
-  /// Strands chunks and blocks until at most `target_bytes` are cached.
+  /// Strands blocks of slabs until at most `target_bytes` are cached.
   void strand(std::size_t target_bytes) noexcept {
-    counting_cached([&] {
-      heap_.strand(lists_.cached_bytes() - (std::min)(lists_.cached_bytes(), target_bytes));
-      return 0;
-    });
     remove_from_lists(target_bytes, [&] { return lists_.cached_bytes(); }, &slab_store::strand);
   }
   /// Returns all memory to the upstream; large blocks count as deallocated.
@@ -242,8 +236,8 @@ class block_store {
   block_counts counts_{};
 };
 
-/// A `block_cache` on a `block_store`: the free lists of a `basic_pool` on host memory. Free ranges of the
-/// heap and uncarved blocks also count as cached.
+/// A `block_cache` on a `block_store`: the free lists of a `basic_pool` on host memory. Free chunks of the heap
+/// and uncarved blocks also count as cached.
 class pool_blocks : public block_cache, public block_store<block_cache> {
  public:
   static constexpr char const* kind = "pool";

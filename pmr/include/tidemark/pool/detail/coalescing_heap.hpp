@@ -23,17 +23,14 @@
 namespace tidemark::detail {
 
 /// A heap with boundary tags. The rest of a chunk after a cut serves requests of any size, and free
-/// neighbours are merged.
-///
-/// To keep a limit, chunks are *stranded*: their free ranges are counted apart, and used only if no other
-/// range fits.
+/// neighbours are merged. A free chunk is *cached*. Free ranges of other chunks are *stranded*, because only
+/// whole chunks can be returned.
 ///
 /// Invariants:
 /// - the ranges of a chunk have no gaps, and no two neighbours are free
-/// - a free range lies in the bin of its size; whole chunks and stranded ranges have separate bins
-/// - `used_bytes() == sum over live ranges`; `cached_bytes()` and `stranded_bytes()` are sums over free
-///   ranges
-/// - a stranded chunk has a live range
+/// - a free range lies in the bin of its size; whole chunks have bins of their own
+/// - `used_bytes() == sum over live ranges`; `cached_bytes()` and `stranded_bytes()` are sums over free chunks
+///   and over other free ranges
 ///
 /// Complexity: O(1) unless stated otherwise. Thread-safety: one thread at a time.
 class coalescing_heap {
@@ -76,8 +73,6 @@ class coalescing_heap {
   /// chunk that is large enough and little larger than needed; otherwise returns a largest chunk. @return
   /// bytes returned
   std::size_t release_free(std::size_t bytes_wanted) noexcept;
-  /// Strands chunks until `bytes_wanted` cached bytes are stranded, or no byte is cached. O(ranges).
-  void strand(std::size_t bytes_wanted) noexcept;
   /// Returns all memory to the upstream, including live blocks.
   void release() noexcept;
 
@@ -87,9 +82,9 @@ class coalescing_heap {
   }
   /// Bytes of live blocks, as requested.
   [[nodiscard]] std::size_t requested_bytes() const noexcept { return requested_bytes_; }
-  /// Free bytes in chunks that are not stranded.
+  /// Bytes of free chunks.
   [[nodiscard]] std::size_t cached_bytes() const noexcept { return cached_bytes_; }
-  /// Free bytes in stranded chunks.
+  /// Free bytes in chunks with live blocks.
   [[nodiscard]] std::size_t stranded_bytes() const noexcept { return stranded_bytes_; }
   /// Bytes of all ranges.
   [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_; }
@@ -110,9 +105,8 @@ class coalescing_heap {
   /// Precedes each range. A chunk ends with a tag of a live range of 0 bytes.
   struct tag {
     std::size_t previous_bytes;  // of the previous range; 0: this is the first range
-    std::size_t bytes : 62;      // including the tag
+    std::size_t bytes : 63;      // including the tag
     std::size_t is_free : 1;
-    std::size_t is_stranded : 1;
   };
   static_assert(sizeof(tag) == tag_bytes);
   /// Follows the tag of a free range.
@@ -188,8 +182,7 @@ class coalescing_heap {
     return range->previous_bytes == 0 && next_of(range)->bytes == 0;
   }
   /// Writes the tag of a live range, and the size of the range into the next tag.
-  static tag* make_range(tag* where, std::size_t previous_bytes, std::size_t bytes,
-                         bool is_stranded) noexcept;
+  static tag* make_range(tag* where, std::size_t previous_bytes, std::size_t bytes) noexcept;
 
   // Bytes that may have to lie before a block for its alignment.
   [[nodiscard]] static std::size_t bytes_before(std::size_t align) noexcept {
@@ -200,18 +193,19 @@ class coalescing_heap {
   [[nodiscard]] void* cut(tag* range, std::size_t bytes, std::size_t align) noexcept;
   [[nodiscard]] tag* add_chunk(std::size_t least_bytes, std::size_t wanted_bytes, std::size_t align);
   [[nodiscard]] bins& bins_of(tag* free_range) noexcept {
-    return free_range->is_stranded ? stranded_ : is_whole_chunk(free_range) ? whole_ : ready_;
+    return is_whole_chunk(free_range) ? whole_ : stranded_;
+  }
+  [[nodiscard]] std::size_t& count_of(tag* free_range) noexcept {
+    return is_whole_chunk(free_range) ? cached_bytes_ : stranded_bytes_;
   }
   void insert_free(tag* range) noexcept;
   void remove_free(tag* range) noexcept;
-  [[nodiscard]] static bool has_free_range(chunk* of) noexcept;
   void return_to_upstream(chunk* gone) noexcept;
 
   std::pmr::memory_resource* upstream_;
   chunk* chunks_ = nullptr;
   std::size_t held_bytes_ = 0, cached_bytes_ = 0, stranded_bytes_ = 0, requested_bytes_ = 0;
-  bins ready_, stranded_;
-  bins whole_;  // free chunks
+  bins whole_, stranded_;
 };
 
 }  // namespace tidemark::detail

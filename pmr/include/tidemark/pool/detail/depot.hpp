@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
 #include <type_traits>
 
@@ -14,8 +15,6 @@
 #include <tidemark/core/detail/fork_participant.hpp>
 #include <tidemark/core/detail/size_classes.hpp>
 #include <tidemark/core/detail/std_atomics.hpp>
-#include <tidemark/core/units.hpp>
-#include <tidemark/diagnose/detail/sanitizers.hpp>
 #include <tidemark/pool/detail/block_cache.hpp>
 
 namespace tidemark::detail {
@@ -38,9 +37,9 @@ class chain_stack {
   /// Pushes a chain. O(1).
   void push(block_chain chain) noexcept {
     if (chain.blocks == 0) return;
-    const opened_block first{static_cast<first_block*>(chain.first)};
-    first->next_chain = newest_;
-    if (chain.blocks > 1) opened_block{static_cast<second_block*>(first->next)}->chain_blocks = chain.blocks;
+    const opened_block first{static_cast<two_words*>(chain.first)};
+    first->second = reinterpret_cast<std::uintptr_t>(newest_);
+    if (chain.blocks > 1) opened_block{static_cast<two_words*>(first->next)}->second = chain.blocks;
     newest_ = chain.first;
     blocks_ += chain.blocks;
   }
@@ -48,23 +47,20 @@ class chain_stack {
   /// Pops the top chain; empty if there is no chain. O(1).
   [[nodiscard]] block_chain pop() noexcept {
     if (newest_ == nullptr) return {};
-    const opened_block first{static_cast<first_block*>(newest_)};
-    auto* const second = static_cast<second_block*>(first->next);
-    const block_chain chain{newest_, second == nullptr ? 1 : opened_block{second}->chain_blocks};
-    newest_ = first->next_chain;
+    const opened_block first{static_cast<two_words*>(newest_)};
+    auto* const second = static_cast<two_words*>(first->next);
+    const block_chain chain{newest_, second == nullptr ? 1 : opened_block{second}->second};
+    newest_ = reinterpret_cast<free_block*>(first->second);
     blocks_ -= chain.blocks;
     return chain;
   }
 
  private:
-  // Contents of the first two blocks of a chain.
-  struct first_block : free_block {
-    free_block* next_chain;
+  // Contents of the first two blocks of a chain. `second`: address of the next chain, or length of the chain.
+  struct two_words : free_block {
+    std::uintptr_t second;
   };
-  struct second_block : free_block {
-    std::size_t chain_blocks;
-  };
-  static_assert(sizeof(first_block) == min_block_bytes && sizeof(second_block) == min_block_bytes);
+  static_assert(sizeof(two_words) == min_block_bytes);
 
   free_block* newest_ = nullptr;  // first block of the top chain
   std::size_t blocks_ = 0;
@@ -115,8 +111,6 @@ using depot_bin = basic_depot_bin<depot_sync>;
 class depot : fork_participant {
  public:
   explicit depot(size_classes const& classes) noexcept : classes_{classes} { join(); }
-  depot(depot const&) = delete;
-  depot& operator=(depot const&) = delete;
   ~depot() { deregister(); }
 
   /// Adds a chain. The caller counts its bytes, here and below. O(1).
@@ -133,7 +127,7 @@ class depot : fork_participant {
   [[nodiscard]] std::size_t blocks(std::size_t index) const noexcept { return bins_[index].blocks(); }
   [[nodiscard]] std::size_t listed_bytes() const noexcept;
 
-  /// Bytes cached outside the threads' caches: listed here, uncarved, or in free ranges of the heap.
+  /// Bytes cached outside the threads' caches: listed here, uncarved, or in free chunks of the heap.
   [[nodiscard]] std::size_t cached_bytes() const noexcept { return cached_bytes_; }
   void add_cached(std::size_t bytes) noexcept { cached_bytes_ += bytes; }
   void subtract_cached(std::size_t bytes) noexcept { cached_bytes_ -= bytes; }

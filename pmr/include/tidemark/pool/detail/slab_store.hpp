@@ -47,15 +47,14 @@ class slab_store {
   [[nodiscard]] block_chain unstrand(std::size_t index, std::size_t max_bytes) noexcept;
 
   /// Returns free slabs of a class to the upstream until `bytes_wanted` are returned. `list` has all free
-  /// blocks of the class except uncarved and stranded blocks. Blocks of other slabs stay in the list, grouped
-  /// by slab in order of first occurrence. The order inside a slab is unchanged.
+  /// blocks of the class except uncarved and stranded blocks. Blocks of other slabs stay in the list, in order.
   ///
   /// O(length), plus O(log(slabs)) for each pair of successive blocks of different slabs. O(slabs) more if a
   /// slab is returned.
   /// @return number of blocks that are no longer listed or uncarved; likewise for `strand`
   std::size_t release_free_slabs(std::size_t index, block_chain& list, std::size_t bytes_wanted) noexcept;
   /// Strands blocks of a list, then uncarved blocks, until `bytes_wanted` are stranded. O(blocks stranded),
-  /// plus searches as above; few searches for a list grouped by slab.
+  /// plus searches as above.
   std::size_t strand(std::size_t index, block_chain& list, std::size_t bytes_wanted) noexcept;
 
   /// Returns all memory to the upstream, including live blocks.
@@ -78,13 +77,9 @@ class slab_store {
     std::size_t uncarved;
     std::size_t stranded = 0;
     free_block* stranded_list = nullptr;
-    // Used only during release_free_slabs, otherwise 0, false and null:
-    std::size_t listed = 0;        // blocks found in the list
-    bool is_returned = false;      // all blocks are free and the slab is returned
-    slab* next_grouped = nullptr;  // slab whose first block is next in the list
-    // Valid only while blocks are listed:
-    free_block* first_listed = nullptr;
-    free_block* last_listed = nullptr;
+    // Used only during release_free_slabs, otherwise 0 and false:
+    std::size_t listed = 0;    // blocks found in the list
+    bool is_returned = false;  // all blocks are free and the slab is returned
   };
   struct size_class {
     std::uintptr_t carving = 0;  // address of the slab with uncarved blocks
@@ -101,10 +96,10 @@ class slab_store {
   [[nodiscard]] slab* find(std::uintptr_t address) noexcept {
     return const_cast<slab*>(static_cast<slab_store const*>(this)->find(address));
   }
-  /// Links the blocks of each slab in a list. @return the first slab in list order; null if the list is empty
-  [[nodiscard]] slab* group_by_slab(free_block* list) noexcept;
-  /// Joins the blocks of remaining slabs into one list.
-  [[nodiscard]] static free_block* joined(slab* met) noexcept;
+  /// Calls `visit(block, slab)` for each block of a list. `visit` may change the block's link. O(length), plus
+  /// O(log(slabs)) for each pair of successive blocks of different slabs.
+  template <class Visit>
+  void for_each_block(free_block* list, Visit visit) noexcept;
   /// Strands blocks of one slab from the front of a list, at most `max_blocks`. @return number of blocks
   std::size_t strand_from_slab(std::size_t index, block_chain& list, std::size_t max_blocks) noexcept;
   /// Returns exactly the (pointer, bytes, alignment) that the upstream returned.

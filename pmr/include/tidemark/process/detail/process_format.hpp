@@ -12,7 +12,6 @@
 #pragma once
 
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <type_traits>

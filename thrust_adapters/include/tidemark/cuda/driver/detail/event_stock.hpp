@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <functional>
 #include <memory_resource>
 #include <mutex>
 #include <optional>
@@ -43,9 +44,9 @@ class event_stock {
   /// no memory for an event or the driver returns an error. @pre The device of both streams is current.
   [[nodiscard]] std::optional<reuse_fence> record(stream_handle other) noexcept;
 
-  /// Calls `queries(state)`, which may query fences, with the device current and in relaxed mode. Does
-  /// nothing while the stock's stream is capturing.
-  void query(void (*queries)(void* state) noexcept, void* state) const noexcept;
+  /// Calls `queries()`, which may query fences, with the device current and in relaxed mode. Does nothing
+  /// while the stock's stream is capturing.
+  void query(std::function<void()> const& queries) const noexcept;
 
   /// Returns the number of events.
   [[nodiscard]] std::size_t size() const noexcept;
