@@ -61,7 +61,7 @@ struct prepared {
     gpu::require_success(driver(), "cuMemCreate", driver().create(0, unit, mapped));
     gpu::require_success(driver(), "cuMemMap", driver().map(first_half(), mapped));
     first_is_mapped = true;
-    gpu::require_success(driver(), "cuMemCreate", driver().create(0, unit, spare));
+    gpu::require_success(driver(), "cuMemCreate", driver().create(0, unit, unused_handle));
     // Not every device has memory that can be exported: the questions about it get an error then.
     if (driver().create({0, as_file}, unit, shareable) == status::success)
       (void)driver().export_handle(shareable, as_file, shared);
@@ -80,7 +80,7 @@ struct prepared {
     for (const int file : {shared.file_descriptor, got_shared.file_descriptor}) {
       if (file >= 0) (void)::close(file);
     }
-    for (const gpu::physical_handle handle : {mapped, spare, shareable, got_handle}) {
+    for (const gpu::physical_handle handle : {mapped, unused_handle, shareable, got_handle}) {
       if (handle != 0) (void)driver().release(handle);
     }
     for (const byte_range each : {range, unused_range, got_range}) {
@@ -104,7 +104,7 @@ struct prepared {
   byte_range range, unused_range;  // nothing is ever mapped in the second
   bool first_is_mapped = false, second_is_mapped = false;
   static constexpr gpu::handle_type as_file = gpu::handle_type::file_descriptor;
-  gpu::physical_handle mapped = 0, spare = 0, shareable = 0;
+  gpu::physical_handle mapped = 0, unused_handle = 0, shareable = 0;
   gpu::shareable_handle shared;
   std::uintptr_t block = 0, pinned = 0;
   gpu::pool_handle pool = nullptr;
@@ -135,10 +135,10 @@ constexpr question questions[] = {
     {"cuMemAddressFree",
      [](prepared& p) { return gone(driver().free_reservation(p.unused_range), p.unused_range); }},
     {"cuMemCreate", [](prepared& p) { return driver().create(0, p.unit, p.got_handle); }},
-    {"cuMemRelease", [](prepared& p) { return gone(driver().release(p.spare), p.spare); }},
+    {"cuMemRelease", [](prepared& p) { return gone(driver().release(p.unused_handle), p.unused_handle); }},
     {"cuMemMap",
      [](prepared& p) {
-       const status result = driver().map(p.second_half(), p.spare);
+       const status result = driver().map(p.second_half(), p.unused_handle);
        p.second_is_mapped = result == status::success;
        return result;
      }},

@@ -331,9 +331,9 @@ TEST_F(planned_arena_plans, avoid_a_block_that_is_kept_unexpectedly) {
 
 // ---- blocks that outlive steps of several kinds -----------------------------------------------------------
 
-using planned_arena_zone = planned_arena_plans;
+using planned_arena_outliving = planned_arena_plans;
 
-TEST_F(planned_arena_zone, keeps_outliving_blocks_apart_from_other_kinds_of_steps) {
+TEST_F(planned_arena_outliving, keeps_outliving_blocks_apart_from_other_kinds_of_steps) {
   std::uint64_t from_fallback = 0;
   for (std::size_t i = 0; i < 20; ++i) {
     const std::string frees = i == 0 ? "" : " -x" + std::to_string(i - 1);
@@ -344,7 +344,7 @@ TEST_F(planned_arena_zone, keeps_outliving_blocks_apart_from_other_kinds_of_step
   EXPECT_EQ(stats().height_bytes, 2 * 1024u + 6144u + 768u) << "below it lies x, twice";
 }
 
-TEST_F(planned_arena_zone, shares_one_place_among_outliving_blocks_of_several_kinds) {
+TEST_F(planned_arena_outliving, shares_one_place_among_outliving_blocks_of_several_kinds) {
   std::uint64_t from_fallback = 0;
   for (std::size_t i = 0; i < 40; ++i) {
     const std::string frees = i == 0 ? "" : " -g" + std::to_string(i - 1);
@@ -356,7 +356,7 @@ TEST_F(planned_arena_zone, shares_one_place_among_outliving_blocks_of_several_ki
   EXPECT_EQ(stats().height_bytes, 5120u + 9216u) << "of the last step, in which b came";
 }
 
-TEST_F(planned_arena_zone, has_no_bytes_for_blocks_that_outlived_only_the_first_step) {
+TEST_F(planned_arena_outliving, has_no_bytes_for_blocks_that_outlived_only_the_first_step) {
   step("a=300 p=50000 q=60000 -a");
   for (std::size_t i = 0; i < 5; ++i) step("a=600 b=900 -a -b");
   EXPECT_EQ(stats().height_bytes, 768u + 1024u);

@@ -150,20 +150,20 @@ void train_unet(trace_writer& trace) {
   constexpr std::size_t levels = 5;
   const auto bytes = [](std::size_t level) { return (std::size_t{16} << 20) >> level; };
   std::vector<std::pair<std::size_t, std::size_t>> kept;  // blocks and their bytes
-  const auto keep = [&](std::size_t size) {
+  const auto run_layer = [&](std::size_t size) {
     const std::size_t columns = trace.allocate(size / 2);
     kept.emplace_back(trace.allocate(size), size);
     trace.free(columns);
   };
   for (std::size_t level = 0; level < levels; ++level) {
-    keep(bytes(level));
-    keep(bytes(level));
+    run_layer(bytes(level));
+    run_layer(bytes(level));
   }
   for (std::size_t level = levels; level-- > 0;) {
     const std::size_t enlarged = trace.allocate(bytes(level));
-    keep(2 * bytes(level));
+    run_layer(2 * bytes(level));
     trace.free(enlarged);
-    keep(bytes(level));
+    run_layer(bytes(level));
   }
   std::size_t gradient = trace.allocate(bytes(0));
   for (; !kept.empty(); kept.pop_back()) {
