@@ -110,7 +110,7 @@ class workspace_model {
       return std::as_writable_bytes(source.bits(n).words());
     } else {
       if (type != Type) return acquire_from<Source, Type + 1>(source, type, n);
-      return bytes_of(acquire_from<std::tuple_element_t<Type, types>>(source, n));
+      return bytes_of(test::acquire_from<std::tuple_element_t<Type, types>>(source, n));
     }
   }
   static std::span<std::byte> bytes_of(auto view) { return std::as_writable_bytes(view.elements()); }
