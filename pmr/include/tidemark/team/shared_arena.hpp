@@ -4,8 +4,8 @@
 /// thread's part. The arena owns its memory until it is destroyed. Its scopes own no memory.
 ///
 /// Each thread claims extents of whole pages under a lock, and bumps inside them without one. The
-/// thread's first touch places the pages near it. At most one extent of each thread and a quarter of the
-/// others are unused (`detail::extent_memory`).
+/// thread's first touch places the pages near it. At most one extent of each thread, and a quarter of the
+/// bytes in all other extents, are unused (`detail::extent_memory`).
 #pragma once
 
 #include <concepts>
@@ -40,10 +40,10 @@ namespace tidemark {
 /// std::vector<std::jthread> threads = ...;   // allocate on `team`
 /// threads.clear();                           // they have ended before the brace
 /// ```
-/// Open and end the scope at a quiescent point: no other thread uses the arena then. Scopes of an arena end in
-/// the reverse order of their opening. The arena reports an outer scope that ends first, and keeps its
-/// memory until the inner scope ends. It also reports an end while a thread holds a newer thread scope or has
-/// rewound to a point before the beginning. It then keeps the memory until its next rewind to such a point.
+/// Open and end the scope at a quiescent point: no other thread uses the arena then. Scopes of an arena end
+/// in the reverse order of their opening. The arena reports an outer scope that ends first, and keeps its
+/// memory until the inner scope ends. It also reports an end if a thread holds a newer thread scope or has
+/// rewound past the beginning. The memory then stays until the arena rewinds past the beginning.
 ///
 /// The arena must outlive the scope. It can be moved, but not assigned; a moved-from or ended scope is inert.
 /// O(threads + extents freed).
@@ -103,7 +103,7 @@ class [[nodiscard]] basic_shared_arena_scope {
 ///   auto row = local.push_array<double>(n);
 /// }
 /// ```
-/// The shared arena's rewinds free its blocks, or this thread's own. A thread scope must end before the
+/// Rewinds of the shared arena or of this thread free its blocks. A thread scope must end before the
 /// shared arena is rewound to a point before the beginning of the scope. The part stays valid after a rewind,
 /// reset, trim or release of the shared arena. It ends with the shared arena, and another thread may get it
 /// when its thread ends or leaves. Positions, `pop` and `stats` do not count blocks that have their own

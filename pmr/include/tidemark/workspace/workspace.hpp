@@ -8,8 +8,8 @@
 /// Slots never shrink by themselves: `trim` frees unused slots, and `compact` shrinks slots that are too
 /// large.
 ///
-/// The warning handler gets skipped ends of scopes, and 512, 1024, … slots of a type, which hint at a loop
-/// without a scope.
+/// The warning handler is called if the end of a scope is skipped. It is also called when a type reaches 512,
+/// 1024, … slots, which hints at a loop without a scope.
 #pragma once
 
 #include <concepts>

@@ -3,8 +3,8 @@
 /// `device_cache`: reuses a device's blocks by exact size. The cache owns its free blocks.
 ///
 /// A block is for work on the cache's stream. A block that only this stream used is *ready* at once, because
-/// later work runs behind. A block that another stream used is *pending* behind an event of that stream until
-/// the event is seen to be done. The cache's stream does not wait for the event (decision 18).
+/// later work of the stream runs after it. A block that another stream used is *pending* until an event of
+/// that stream is seen to be done. The cache's stream does not wait for the event (decision 18).
 ///
 /// While its stream is capturing, the cache still reuses and keeps blocks. It makes no call that would
 /// invalidate the capture: it queries no event, waits for nothing and frees nothing. A miss maps memory, and
@@ -97,12 +97,12 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
 
   /// Allocates a block for future work on the stream: the oldest ready block, or a block of the upstream.
   ///
-  /// A request without a ready block queries events while its size has pending blocks: of each stream up to
+  /// If the size has pending blocks but no ready block, the request queries events: for each stream, up to
   /// the first event that is not done. The queries stop after 32 such events. The request makes a few other
   /// driver calls. If the upstream has no memory, the cache returns all blocks, pending blocks after a wait,
   /// waits for the stream, makes other resources of the device return memory (`gpu::device_budget::relieve`),
-  /// and calls the upstream once more. Other resources make a cache with its own heap return memory too, on
-  /// their threads, unless its bookkeeping is the caller's.
+  /// and calls the upstream once more. Other resources without memory make a cache with its own heap return
+  /// memory too, on their threads, unless the caller has set `bookkeeping`.
   /// @param bytes size of the block; 0 gives its own block without usable bytes.
   /// @param align a power of two; rounded up to `default_alignment`.
   /// @throws out_of_memory if the upstream has no memory after this retry; other exceptions of the upstream,

@@ -84,9 +84,10 @@ class device_pool final : public detail::basic_pool<gpu::detail::device_heap> {
   void deallocate_after(void* block, std::size_t bytes, std::size_t align, gpu::event_handle event) noexcept;
 
   /// Returns a block behind the present work of `last_used_on`, a stream of the same device. If one capture
-  /// has both streams, the order is captured. If only that stream is capturing, the block belongs to the
-  /// graph and stays live, with a warning. Two different captures both end (`gpu::put_behind`). Write a null
-  /// stream as `gpu::stream_handle{}`: `nullptr` may be an event too, and does not compile.
+  /// has both streams, the order is captured. If only `last_used_on` is capturing, the block belongs to the
+  /// graph and stays live, with a warning. If the streams are in two captures, both captures end
+  /// (`gpu::put_behind`). Write a null stream as `gpu::stream_handle{}`: `nullptr` may be an event too, and
+  /// does not compile.
   void deallocate_after(void* block, std::size_t bytes, std::size_t align,
                         gpu::stream_handle last_used_on) noexcept;
 

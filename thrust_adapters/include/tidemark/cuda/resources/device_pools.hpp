@@ -124,8 +124,8 @@ class device_pools {
   /// @return bytes. O(blocks of graphs).
   std::size_t release_captured() noexcept;
   /// Ends a capture that used a pool of graphs. Memory that is free then serves later captures of the
-  /// pool, on any stream. Blocks that were deallocated during captures that have ended are free behind the
-  /// present work of their streams. @pre No later launch uses these blocks, unless they are of pools of
+  /// pool, on any stream. Blocks that were deallocated during captures that have ended become free after
+  /// the present work of their streams. @pre No later launch uses these blocks, unless they are of pools of
   /// graphs. O(heaps + blocks of graphs).
   void end_capture(std::uint64_t graphs) noexcept;
   /// Returns the memory of a pool of graphs. Does nothing for an unknown pool. @pre The graphs have ended,

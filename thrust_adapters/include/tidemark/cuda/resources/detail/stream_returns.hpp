@@ -35,8 +35,8 @@ struct block_receiver {
 
 /// Returns blocks to the memory of one stream, depending on the streams that used them:
 ///
-/// - the own stream: the block is free at once, because later work runs behind.
-/// - another stream: the block is free behind an event of that stream.
+/// - the own stream: the block is free at once, because later work runs after it.
+/// - another stream: the block is free after an event of that stream.
 /// - a capturing stream: the block belongs to a graph. It is *held*, and counts as live, until `release_held`
 ///   with `captured_too`, or `end_captures`.
 /// - the legacy stream beside a capture of a blocking stream: no event may be recorded, and the block is held
