@@ -188,7 +188,6 @@ TEST(extent_region, rejects_a_claim_without_memory_and_serves_a_smaller_one) {
   region.check();
 }
 
-// G.3
 TEST(extent_region, serves_the_next_step_from_committed_memory_after_a_reset) {
   watched_region region{8, 8, false};
   std::array<byte_range, 4> extents;

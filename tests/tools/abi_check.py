@@ -41,5 +41,5 @@ with tempfile.TemporaryDirectory() as folder:
         libraries.append(library)
     done = subprocess.run([abi, "diff", *libraries], capture_output=True, text=True)
 print(done.stdout + done.stderr)
-if (done.returncode == 0) != compatible or ("is not that of" in done.stderr) == compatible:
+if (done.returncode == 0) != compatible or (" differs from " in done.stderr) == compatible:
     sys.exit(f"scripts/abi must {'accept' if compatible else 'reject'} the second library")
