@@ -125,14 +125,14 @@ bool epoch_resource::deallocate_own(detail::block_group& group, detail::epoch_sl
   return true;
 }
 
-void epoch_resource::deallocate_in_epoch(detail::block_group& group, void* block, std::size_t bytes,
-                                         std::size_t align) noexcept {
-  if (detail::epoch_slab* const slab = group.find_recent(detail::epoch_slab::range_of(block));
-      slab != nullptr) {
-    if (deallocate_own(group, *slab, block, bytes, align)) [[likely]]
+void epoch_resource::deallocate_in_epoch(void* block, std::size_t bytes, std::size_t align) noexcept {
+  detail::block_group* const own = own_group();
+  if (own != nullptr) [[likely]] {
+    detail::epoch_slab* const slab = own->find_recent(detail::epoch_slab::range_of(block));
+    if (slab != nullptr && deallocate_own(*own, *slab, block, bytes, align)) [[likely]]
       return;
   }
-  deallocate_outside_epochs(&group, block, bytes, align);
+  deallocate_outside_epochs(own, block, bytes, align);
 }
 
 void epoch_resource::deallocate_by_range(detail::block_group* own, void* block, std::size_t bytes,

@@ -140,21 +140,19 @@ void coalescing_heap::deallocate(void* block, std::size_t requested_bytes) noexc
 // single range is live, and starts with an aligned block.
 coalescing_heap::tag* coalescing_heap::add_chunk(std::size_t least_bytes, std::size_t wanted_bytes,
                                                  std::size_t align) {
-  const std::size_t first_align = std::max(align, granule_bytes), slack = first_align - upstream_align;
+  const std::size_t first_align = std::max(align, granule_bytes), overhead = overhead_of(first_align);
   const byte_range memory =
       allocate_by_halves(*upstream_, least_bytes / granule_bytes, wanted_bytes / granule_bytes, granule_bytes,
-                         upstream_align, chunk_overhead_bytes + slack);
+                         upstream_align, overhead);
   // malloc's memory is anonymous; nothing is known about other upstreams.
   if (upstream_ == std::pmr::new_delete_resource()) advise_huge_pages_if_large(memory, default_os_memory());
-  const std::size_t bytes = memory.size - chunk_overhead_bytes - slack;
-  const std::size_t before =
-      align_up(memory.begin + granule_bytes, first_align) - granule_bytes - memory.begin;
-  auto* const added =
-      ::new (static_cast<std::byte*>(memory.data()) + before) chunk{nullptr, chunks_, bytes, before, slack};
+  const std::size_t bytes = memory.size - overhead;
+  tag* const range = reinterpret_cast<tag*>(align_up(memory.begin + header_bytes, first_align)) - 1;
+  auto* const added = ::new (memory.data()) chunk{nullptr, chunks_, bytes, overhead, range};
+  ::new (&chunk_of(range)) chunk* {added};
   if (chunks_ != nullptr) chunks_->previous = added;
   chunks_ = added;
   held_bytes_ += bytes;
-  tag* const range = first_of(added);
   poison(address_of(range), bytes + sizeof(tag));
   make_range(at(range, bytes), bytes, 0);
   make_range(range, 0, bytes);
@@ -170,9 +168,9 @@ void* coalescing_heap::allocate(std::size_t bytes, std::size_t align, std::size_
   std::size_t chunk_bytes = std::min(held_bytes_ / growth_divisor, add_saturating(own_bytes, max_more_bytes));
   if (bytes >= min_lone_bytes) chunk_bytes = 0;
   chunk_bytes = align_down(chunk_bytes, page_bytes);  // whole pages, including the overhead
-  tag* const range =
-      add_chunk(own_bytes, chunk_bytes > own_bytes + page_bytes ? chunk_bytes - min_overhead_bytes : 0,
-                is_alone ? align : granule_bytes);
+  tag* const range = add_chunk(
+      own_bytes, chunk_bytes > own_bytes + page_bytes ? chunk_bytes - overhead_of(granule_bytes) : 0,
+      is_alone ? align : granule_bytes);
   insert_free(range);
   return cut(range, bytes, align);
 }
@@ -180,11 +178,9 @@ void* coalescing_heap::allocate(std::size_t bytes, std::size_t align, std::size_
 void coalescing_heap::return_to_upstream(chunk* gone) noexcept {
   (gone->previous != nullptr ? gone->previous->next : chunks_) = gone->next;
   if (gone->next != nullptr) gone->next->previous = gone->previous;
-  const std::size_t bytes = gone->bytes + chunk_overhead_bytes, slack = gone->slack_bytes;
-  std::byte* const memory = reinterpret_cast<std::byte*>(gone) - gone->before_bytes;
   held_bytes_ -= gone->bytes;
-  unpoison(address_of(gone), bytes);
-  upstream_->deallocate(memory, bytes + slack, upstream_align);
+  unpoison(address_of(gone->first), gone->bytes + sizeof(tag));
+  upstream_->deallocate(gone, gone->bytes + gone->overhead_bytes, upstream_align);
 }
 
 std::size_t coalescing_heap::release_free(std::size_t bytes_wanted) noexcept {
@@ -225,7 +221,7 @@ char const* coalescing_heap::broken_invariant() const noexcept {
   for (chunk* each = chunks_; each != nullptr; each = each->next) {
     std::size_t previous_bytes = 0, bytes = 0;
     bool previous_is_free = false;
-    for (tag* range = first_of(each); range->bytes != 0; range = next_of(range)) {
+    for (tag* range = each->first; range->bytes != 0; range = next_of(range)) {
       if (range->previous_bytes != previous_bytes) return "ranges follow each other without gaps";
       if (range->is_free && previous_is_free) return "no two neighbours are free";
       if (range->is_free) (is_whole_chunk(range) ? whole : stranded) += range->bytes;

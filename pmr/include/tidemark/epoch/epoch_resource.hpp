@@ -133,7 +133,7 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   /// wrong sizes and second deallocations of small blocks. The upstream checks the calls for other blocks.
   void deallocate(void* block, std::size_t bytes, std::size_t align = alignof(std::max_align_t)) noexcept {
     if (block == nullptr) return;
-    if (detail::block_group* const group = own_group()) deallocate_in_epoch(*group, block, bytes, align);
+    if (detail::open_groups != nullptr) deallocate_in_epoch(block, bytes, align);
     else deallocate_outside_epochs(nullptr, block, bytes, align);
   }
 
@@ -187,9 +187,8 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
         range->remove_reclaimed(block);
     }
   }
-  // Deallocates any block, while this thread has an epoch open.
-  void deallocate_in_epoch(detail::block_group& group, void* block, std::size_t bytes,
-                           std::size_t align) noexcept;
+  // Deallocates any block, while this thread has an epoch of any resource open.
+  void deallocate_in_epoch(void* block, std::size_t bytes, std::size_t align) noexcept;
   // Deallocates any block. @param own the thread's group; null without an open epoch
   void deallocate_outside_epochs(detail::block_group* own, void* block, std::size_t bytes,
                                  std::size_t align) noexcept {

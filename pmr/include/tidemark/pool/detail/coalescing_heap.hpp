@@ -114,23 +114,25 @@ class coalescing_heap {
     tag* previous;
     tag* next;
   };
-  /// Header of a chunk.
+  /// Begins the upstream's memory. The first range follows where its block is aligned; a pointer to the chunk
+  /// lies before the tag.
   struct chunk {
     chunk* previous;
     chunk* next;
-    std::size_t bytes;         // of its ranges
-    std::size_t before_bytes;  // between the upstream's memory and the header, to align the first block
-    std::size_t slack_bytes;   // for the alignment, before and behind: `before_bytes <= slack_bytes`
+    std::size_t bytes;           // of its ranges
+    std::size_t overhead_bytes;  // besides these
+    tag* first;
   };
-  static constexpr std::size_t first_range_offset = granule_bytes - sizeof(tag);
-  // Bytes of a chunk besides its ranges: the header and the last tag.
-  static constexpr std::size_t chunk_overhead_bytes = granule_bytes;
   // Alignment of all requests to the upstream. With a larger alignment glibc's malloc cuts a piece off each
   // side, and the freed memory no longer serves a request of the same size.
   static constexpr std::size_t upstream_align = alignof(std::max_align_t);
-  // Least bytes of a chunk besides its ranges, including the slack.
-  static constexpr std::size_t min_overhead_bytes = chunk_overhead_bytes + granule_bytes - upstream_align;
-  static_assert(sizeof(chunk) <= first_range_offset && sizeof(tag) + sizeof(links) <= granule_bytes);
+  // Least bytes before the first block.
+  static constexpr std::size_t header_bytes = sizeof(chunk) + sizeof(chunk*) + sizeof(tag);
+  // Returns the bytes of a chunk besides its ranges: the header, the last tag, and padding before and behind.
+  [[nodiscard]] static std::size_t overhead_of(std::size_t first_align) noexcept {
+    return header_bytes - upstream_align + first_align;
+  }
+  static_assert(header_bytes % upstream_align == 0 && sizeof(tag) + sizeof(links) <= granule_bytes);
 
   /// Free ranges by size.
   class bins {
@@ -170,12 +172,7 @@ class coalescing_heap {
     return reinterpret_cast<tag*>(reinterpret_cast<std::byte*>(range) + offset);
   }
   [[nodiscard]] static tag* next_of(tag* range) noexcept { return at(range, range->bytes); }
-  [[nodiscard]] static tag* first_of(chunk* of) noexcept {
-    return reinterpret_cast<tag*>(reinterpret_cast<std::byte*>(of) + first_range_offset);
-  }
-  [[nodiscard]] static chunk* chunk_of(tag* first) noexcept {
-    return reinterpret_cast<chunk*>(reinterpret_cast<std::byte*>(first) - first_range_offset);
-  }
+  [[nodiscard]] static chunk*& chunk_of(tag* first) noexcept { return reinterpret_cast<chunk**>(first)[-1]; }
   [[nodiscard]] static void* block_of(tag* range) noexcept { return range + 1; }
   [[nodiscard]] static links* links_of(tag* range) noexcept { return reinterpret_cast<links*>(range + 1); }
   [[nodiscard]] static bool is_whole_chunk(tag* range) noexcept {
