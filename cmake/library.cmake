@@ -172,56 +172,31 @@ if(NOT TIDEMARK_MODULES)
   return()
 endif()
 
-add_library(tidemark STATIC)
-add_library(tidemark::tidemark ALIAS tidemark)
-tidemark_set_up_library(tidemark tidemark tidemark_modules)
-set_target_properties(tidemark PROPERTIES CXX_SCAN_FOR_MODULES ON)
-target_sources(tidemark PUBLIC
-  FILE_SET CXX_MODULES BASE_DIRS ${PROJECT_SOURCE_DIR}/modules FILES ${modules})
-target_link_libraries(tidemark PUBLIC tidemark_headers PRIVATE $<BUILD_INTERFACE:tidemark_warnings>)
-# CMake compiles an importer's copy of our interfaces with -c and --precompile. Clang and clang-scan-deps warn
-# about -c, and clang-scan-deps ignores -Wno-unused-command-line-argument.
-target_compile_options(tidemark INTERFACE
-  $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Qunused-arguments>)
+# Adds the library of a part: its compiled sources, with the module interfaces `files` on top.
+function(tidemark_add_library target part headers files)
+  add_library(${target} STATIC)
+  add_library(tidemark::${part} ALIAS ${target})
+  tidemark_set_up_library(${target} ${part} ${target}_modules)
+  set_target_properties(${target} PROPERTIES CXX_SCAN_FOR_MODULES ON)
+  target_sources(${target} PUBLIC FILE_SET CXX_MODULES BASE_DIRS ${PROJECT_SOURCE_DIR}/modules FILES ${files})
+  target_link_libraries(${target} PUBLIC ${headers} PRIVATE $<BUILD_INTERFACE:tidemark_warnings>)
+  # CMake compiles an importer's copy of our interfaces with -c and --precompile. Clang and clang-scan-deps warn
+  # about -c, and clang-scan-deps ignores -Wno-unused-command-line-argument.
+  target_compile_options(${target} INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Qunused-arguments>)
+endfunction()
 
+tidemark_add_library(tidemark tidemark tidemark_headers "${modules}")
 if(TIDEMARK_DEVICE)
-  add_library(tidemark_cuda STATIC)
-  add_library(tidemark::cuda ALIAS tidemark_cuda)
-  tidemark_set_up_library(tidemark_cuda cuda tidemark_cuda_modules)
-  set_target_properties(tidemark_cuda PROPERTIES CXX_SCAN_FOR_MODULES ON)
-  target_sources(tidemark_cuda PUBLIC
-    FILE_SET CXX_MODULES BASE_DIRS ${PROJECT_SOURCE_DIR}/modules FILES ${cuda_modules})
-  target_link_libraries(tidemark_cuda PUBLIC tidemark_cuda_headers PRIVATE $<BUILD_INTERFACE:tidemark_warnings>)
-  target_compile_options(tidemark_cuda INTERFACE
-    $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Qunused-arguments>)
+  tidemark_add_library(tidemark_cuda cuda tidemark_cuda_headers "${cuda_modules}")
 endif()
-
-# Sets the device system in the module target, because an importer's Thrust must use the same one.
 if(TIDEMARK_THRUST)
-  add_library(tidemark_thrust STATIC)
-  add_library(tidemark::thrust ALIAS tidemark_thrust)
-  tidemark_set_up_library(tidemark_thrust thrust tidemark_thrust_modules)
-  set_target_properties(tidemark_thrust PROPERTIES CXX_SCAN_FOR_MODULES ON)
-  target_sources(tidemark_thrust PUBLIC
-    FILE_SET CXX_MODULES BASE_DIRS ${PROJECT_SOURCE_DIR}/modules FILES ${thrust_modules})
-  target_link_libraries(tidemark_thrust
-    PUBLIC tidemark_thrust_headers PRIVATE $<BUILD_INTERFACE:tidemark_warnings>)
+  tidemark_add_library(tidemark_thrust thrust tidemark_thrust_headers "${thrust_modules}")
+  # An importer's Thrust must use the same device system.
   target_compile_definitions(tidemark_thrust
     PUBLIC THRUST_DEVICE_SYSTEM=THRUST_DEVICE_SYSTEM_${TIDEMARK_THRUST_DEVICE_SYSTEM})
-  target_compile_options(tidemark_thrust INTERFACE
-    $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Qunused-arguments>)
 endif()
-
 if(TIDEMARK_MPI)
-  add_library(tidemark_mpi STATIC)
-  add_library(tidemark::mpi ALIAS tidemark_mpi)
-  tidemark_set_up_library(tidemark_mpi mpi tidemark_mpi_modules)
-  set_target_properties(tidemark_mpi PROPERTIES CXX_SCAN_FOR_MODULES ON)
-  target_sources(tidemark_mpi PUBLIC
-    FILE_SET CXX_MODULES BASE_DIRS ${PROJECT_SOURCE_DIR}/modules FILES ${mpi_modules})
-  target_link_libraries(tidemark_mpi PUBLIC tidemark_mpi_headers PRIVATE $<BUILD_INTERFACE:tidemark_warnings>)
-  target_compile_options(tidemark_mpi INTERFACE
-    $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Qunused-arguments>)
+  tidemark_add_library(tidemark_mpi mpi tidemark_mpi_headers "${mpi_modules}")
 endif()
 
 # Inside another project the interfaces adopt the importing targets' dialect, once all targets are known.

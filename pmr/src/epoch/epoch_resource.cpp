@@ -110,7 +110,8 @@ void* epoch_resource::allocate_small(detail::block_group& group, std::size_t ind
   return allocate_in(group, bytes, align).data();
 }
 
-// Returns false unless the block is a live block in a slab of the thread's group. Level 2 also compares the size.
+// Returns false unless the block is a live block in a slab of the thread's group. Level 2 also compares the
+// size.
 bool epoch_resource::deallocate_own(detail::block_group& group, detail::epoch_slab& slab, void* block,
                                     [[maybe_unused]] std::size_t bytes,
                                     [[maybe_unused]] std::size_t align) noexcept {
