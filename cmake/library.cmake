@@ -175,7 +175,6 @@ endif()
 # Adds the library of a part: its compiled sources, with the module interfaces `files` on top.
 function(tidemark_add_library target part headers files)
   add_library(${target} STATIC)
-  add_library(tidemark::${part} ALIAS ${target})
   tidemark_set_up_library(${target} ${part} ${target}_modules)
   set_target_properties(${target} PROPERTIES CXX_SCAN_FOR_MODULES ON)
   target_sources(${target} PUBLIC FILE_SET CXX_MODULES BASE_DIRS ${PROJECT_SOURCE_DIR}/modules FILES ${files})
@@ -186,17 +185,21 @@ function(tidemark_add_library target part headers files)
 endfunction()
 
 tidemark_add_library(tidemark tidemark tidemark_headers "${modules}")
+add_library(tidemark::tidemark ALIAS tidemark)
 if(TIDEMARK_DEVICE)
   tidemark_add_library(tidemark_cuda cuda tidemark_cuda_headers "${cuda_modules}")
+  add_library(tidemark::cuda ALIAS tidemark_cuda)
 endif()
 if(TIDEMARK_THRUST)
   tidemark_add_library(tidemark_thrust thrust tidemark_thrust_headers "${thrust_modules}")
+  add_library(tidemark::thrust ALIAS tidemark_thrust)
   # An importer's Thrust must use the same device system.
   target_compile_definitions(tidemark_thrust
     PUBLIC THRUST_DEVICE_SYSTEM=THRUST_DEVICE_SYSTEM_${TIDEMARK_THRUST_DEVICE_SYSTEM})
 endif()
 if(TIDEMARK_MPI)
   tidemark_add_library(tidemark_mpi mpi tidemark_mpi_headers "${mpi_modules}")
+  add_library(tidemark::mpi ALIAS tidemark_mpi)
 endif()
 
 # Inside another project the interfaces adopt the importing targets' dialect, once all targets are known.
