@@ -7,7 +7,7 @@
 namespace tidemark::detail {
 
 pool_blocks::pool_blocks(pool_options const& options, std::pmr::memory_resource* upstream)
-    : block_cache{size_classes{options.name, options.size_classes}},
+    : block_cache{classes_of(options, size_classes::granule_bytes)},
       block_store{classes(), *this, completed(options, upstream, classes()), options.max_cached_bytes,
                   options.max_cached_bytes} {}
 

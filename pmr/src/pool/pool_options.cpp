@@ -62,6 +62,10 @@ pool_options from_standard(std::pmr::pool_options const& standard) {
   return options;
 }
 
+size_classes classes_of(pool_options const& options, std::size_t min_block_bytes) {
+  return {options.name, options.size_classes, min_block_bytes};
+}
+
 pool_options completed(pool_options const& options, std::pmr::memory_resource* upstream,
                        size_classes const& classes) {
   pool_options result{options};

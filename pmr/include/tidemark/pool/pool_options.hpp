@@ -90,6 +90,8 @@ class size_classes;
 /// Converts the standard's options to pool options.
 [[nodiscard]] pool_options from_standard(std::pmr::pool_options const& standard);
 
+/// Returns the classes that `options` names, with blocks of at least `min_block_bytes`. @throws as `size_classes`
+[[nodiscard]] size_classes classes_of(pool_options const& options, std::size_t min_block_bytes);
 /// Returns `options` with the sizes of classes and the upstream in effect. @param upstream null: the default
 /// resource
 [[nodiscard]] pool_options completed(pool_options const& options, std::pmr::memory_resource* upstream,

@@ -69,7 +69,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   // The constructor and the virtual functions are inline. The vtable and these functions are then in the
   // program's own object files, and an executable reads a thread_local variable without a call (decision 61).
   synchronized_pool(pool_options const& options, std::pmr::memory_resource* upstream)
-      : classes_{options.name, options.size_classes, detail::chain_stack::min_block_bytes},
+      : classes_{detail::classes_of(options, detail::chain_stack::min_block_bytes)},
         depot_{classes_},
         trim_times_{options.max_cached_bytes},
         store_{classes_, depot_, detail::completed(options, upstream, classes_), options.max_cached_bytes / 2,

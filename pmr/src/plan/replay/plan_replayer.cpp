@@ -27,6 +27,12 @@ plan_replayer::plan_replayer(step_plan plan) : plan_{std::move(plan)} {
   enable_fast_path(false);
 }
 
+std::span<std::uint32_t const> plan_replayer::own_slots() const noexcept { return own_slots_; }
+
+std::span<plan_replayer::slot const> plan_replayer::all_slots() const noexcept {
+  return {slots_.data(), slots_.size() - 1};
+}
+
 void plan_replayer::add_slots() {
   slots_.resize(plan_.requests);
   blocks_.resize(plan_.requests);

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <mutex>
 #include <utility>
-#include <vector>
 
 #include <tidemark/arena/arena.hpp>
 #include <tidemark/core/address_space.hpp>
@@ -18,6 +17,7 @@
 #include <tidemark/core/units.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/diagnose/detail/sanitizers.hpp>
+#include <tidemark/team/detail/free_extents.hpp>
 
 namespace tidemark::detail {
 
@@ -26,7 +26,7 @@ namespace tidemark::detail {
 template <class AddressSpace>
 class region_memory {
  public:
-  static constexpr std::size_t page_bytes = 4 * KiB;  ///< the page size of most machines
+  static constexpr std::size_t page_bytes = free_extents::page_bytes;
   static constexpr space_traits traits{.host_accessible = AddressSpace::traits.host_accessible,
                                        .device_accessible = AddressSpace::traits.device_accessible,
                                        .fresh_is_zero = AddressSpace::traits.fresh_is_zero,
@@ -61,8 +61,7 @@ class region_memory {
 /// Extents are blocks of an arena. The arena's cursor is lowered over returned extents below it; all other
 /// returned extents are free, and claimed first.
 ///
-/// Invariants: those of the arena; free extents are sorted by address and apart, except between
-/// `begin_rewind` and `end_rewind`; the free list has room for all extents.
+/// Invariants: those of the arena and of `free_extents`, which has room for all extents.
 ///
 /// Thread-safety: `claim` and `return_extent` on any thread; other functions only while no other thread uses
 /// the region. Complexity: O(free extents), unless stated otherwise.
@@ -87,17 +86,15 @@ class extent_region {
     const std::size_t pages = pages_of(least), wanted_pages = (std::max)(pages, pages_of(wanted));
     late_reports late;
     const std::scoped_lock lock{*mutex_};
-    reserve_room();
-    const auto fits = [=](byte_range range) { return range.size / page_bytes >= pages; };
-    const auto found = std::ranges::find_if(free_, fits);
-    if (found != free_.end()) {
-      const byte_range taken{found->begin, (std::min)(found->size, wanted_pages * page_bytes)};
-      cut(found, taken);
+    // An extent is returned in up to three parts, and an extent that spans adjacent chunks is divided.
+    free_.reserve(arena_.chunks_ + 3 * (claimed_ + 1));
+    byte_range range = free_.claim(least, (std::max)(least, wanted));
+    if (!range.empty()) {
       ++claimed_;
-      touched = taken.end();
-      return taken;
+      touched = range.end();
+      return range;
     }
-    const byte_range range = reserve_by_halves(pages, wanted_pages, [&](std::size_t tried) {
+    range = reserve_by_halves(pages, wanted_pages, [&](std::size_t tried) {
       refused = {};
       void* const first = arena_.grow(tried * page_bytes, page_bytes, refused);
       return byte_range{address_of(first), first != nullptr ? tried * page_bytes : 0};
@@ -116,8 +113,7 @@ class extent_region {
     late_reports late;
     const std::scoped_lock lock{*mutex_};
     if (is_whole) --claimed_;
-    free_bytes_ += range.size;
-    free_.push_back(range);  // never reallocates
+    free_.add(range);
     if (!is_rewinding_) merge();
   }
 
@@ -139,20 +135,18 @@ class extent_region {
   void release() noexcept {
     const auto loan = arena_.owner_.lend();
     free_.clear();
-    free_bytes_ = 0;
     arena_.release();
   }
 
   /// Returns the bytes in extents, free extents included.
   [[nodiscard]] std::size_t claimed_bytes() const noexcept { return arena_.position(); }
-  [[nodiscard]] std::size_t free_bytes() const noexcept { return free_bytes_; }
+  [[nodiscard]] std::size_t free_bytes() const noexcept { return free_.bytes(); }
   /// Returns the statistics of the extents' arena.
   [[nodiscard]] arena_stats stats() const noexcept { return arena_.stats(); }
   /// Returns the bytes of the largest extent that the held memory or addresses can serve. Requires the lock.
   [[nodiscard]] std::size_t largest_bytes(space_refusal refused) const noexcept {
-    std::size_t largest = align_down(arena_.largest_bytes(page_bytes, refused), page_bytes);
-    for (byte_range const& range : free_) largest = (std::max)(largest, range.size);
-    return largest;
+    return (std::max)(align_down(arena_.largest_bytes(page_bytes, refused), page_bytes),
+                      free_.largest_bytes());
   }
   /// Returns the reason why the address space refused memory; empty if unknown. Requires the lock.
   [[nodiscard]] char const* refusal_text() const noexcept { return refusal_of(*space_); }
@@ -163,46 +157,22 @@ class extent_region {
     arena_.check_invariants();
     std::size_t free = 0;
     std::uintptr_t above = 0;
-    for (byte_range const& range : free_) {
+    for (byte_range const& range : free_.ranges()) {
       if (range.begin < above || !holds(range.data())) return "free extents are sorted, apart, and claimed";
       above = range.end() + 1;
       free += range.size;
     }
-    return free == free_bytes_ ? nullptr : "free_bytes == sum over free extents";
+    return free == free_.bytes() ? nullptr : "free_bytes == sum over free extents";
   }
 
  private:
-  using free_iterator = std::vector<byte_range>::iterator;
-
   static std::size_t pages_of(std::size_t bytes) noexcept {
     return bytes / page_bytes + (bytes % page_bytes != 0 ? 1 : 0);
   }
 
-  // Makes room in the free list. An extent is returned in up to three parts, and an extent that spans
-  // adjacent chunks is divided.
-  void reserve_room() {
-    const std::size_t room = free_.size() + arena_.chunks_ + 3 * (claimed_ + 1);
-    if (room > free_.capacity()) free_.reserve(2 * room);
-  }
-  // Removes a range from a free extent, which contains it.
-  void cut(free_iterator from, byte_range range) noexcept {
-    free_bytes_ -= range.size;
-    const byte_range before{from->begin, range.begin - from->begin};
-    const byte_range behind{range.end(), from->end() - range.end()};
-    if (before.empty() && behind.empty()) free_.erase(from);
-    else *from = before.empty() ? behind : before;
-    if (!before.empty() && !behind.empty()) free_.insert(from + 1, behind);  // of adjacent chunks
-  }
-  // Sorts the free extents, joins adjacent ones, and lowers the arena's cursor.
+  // Joins the free extents, and lowers the arena's cursor.
   void merge() noexcept {
-    if (free_.empty()) return;
-    std::ranges::sort(free_, {}, &byte_range::begin);
-    auto kept = free_.begin();
-    for (auto each = kept + 1; each != free_.end(); ++each) {
-      if (kept->end() == each->begin) kept->size += each->size;
-      else *++kept = *each;
-    }
-    free_.erase(kept + 1, free_.end());
+    free_.merge();
     lower();
   }
   // Lowers the arena's cursor while the memory below it is free.
@@ -214,11 +184,9 @@ class extent_region {
         cursor = chunk->previous->begin + (chunk->base - chunk->previous->base);
         chunk = chunk->previous;
       }
-      auto above = std::ranges::lower_bound(free_, cursor, {}, &byte_range::begin);
-      if (above == free_.begin() || (--above)->end() < cursor) break;
-      const std::uintptr_t first = (std::max)(above->begin, chunk->begin);
-      cut(above, {first, cursor - first});
-      cursor = first;
+      const byte_range below = free_.claim_below(cursor, chunk->begin);
+      if (below.empty()) break;
+      cursor = below.begin;
     }
     if (chunk == arena_.chunk_ && cursor == arena_.cursor_) return;
     const auto loan = arena_.owner_.lend();
@@ -229,8 +197,7 @@ class extent_region {
   fork_safe<>* mutex_;
   // Used with the lock held, or while no other thread uses the region:
   arena_type arena_;
-  std::vector<byte_range> free_;
-  std::size_t free_bytes_ = 0;
+  free_extents free_;
   std::size_t claimed_ = 0;  // extents in use
   bool is_rewinding_ = false;
 };

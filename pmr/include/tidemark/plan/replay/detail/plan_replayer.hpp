@@ -115,9 +115,7 @@ class plan_replayer {
   void advance_to(std::size_t request) noexcept { position() = slots_.data() + request; }
 
   /// Returns the slots with bytes of their own, by request.
-  [[nodiscard]] std::span<std::uint32_t const> own_slots() const noexcept {
-    return {own_slots_.data(), own_slots_.size()};
-  }
+  [[nodiscard]] std::span<std::uint32_t const> own_slots() const noexcept;
   /// Places `own_slots` at these offsets, and all other slots from `others_begin` on. @pre No slot is live.
   /// All offsets are multiples of the required alignments.
   void lay_out(std::span<std::size_t const> own, std::size_t others_begin) noexcept;
@@ -149,9 +147,7 @@ class plan_replayer {
     return static_cast<std::size_t>((is_paused() ? paused_ : next_) - slots_.data());
   }
   /// Returns all slots. Slot n is the first slot of request n; further slots of requests follow.
-  [[nodiscard]] std::span<slot const> all_slots() const noexcept {
-    return {slots_.data(), slots_.size() - 1};
-  }
+  [[nodiscard]] std::span<slot const> all_slots() const noexcept;
   [[nodiscard]] std::size_t request_of(std::uint32_t slot) const noexcept { return blocks_[slot]->request; }
   /// Returns true if all blocks of this run were deallocated, except blocks that outlive the step. O(1).
   [[nodiscard]] bool all_deallocated() const noexcept { return *next_deallocation_ == &slots_.back(); }
