@@ -9,11 +9,11 @@ programs.
     refuse WORK SOURCE GENERATOR COMPILER MESSAGE [OPTION...]         CMake must stop with this sentence
     warn WORK SOURCE GENERATOR COMPILER MESSAGE [OPTION...]           CMake must print this sentence and continue;
                                                                       | separates several sentences
-    parts WORK SOURCE COMPILER [PART...]              the preset `install` builds the host's libraries, and each requested part of
-                                                      these (DEVICE, THRUST, MPI, NUMPY, TORCH, PLANNER, TOOLS) adds only its own
-                                                      objects and files; builds nothing
     host WORK SOURCE COMPILER PREFIX                  builds the preset `install`, not optimised, and installs it: no file is of
                                                       another part
+    parts WORK SOURCE COMPILER [PART...]              builds each part of these (DEVICE, THRUST, MPI, NUMPY, TORCH, PLANNER, TOOLS)
+                                                      alone beside the host's libraries, in the WORK folder of `host`: it adds only
+                                                      its own objects and files
     lacks_objects FOLDER EXPECTED_TARGET TARGET...    objects of the first target exist, and none of the others
     pkg_config PREFIX COMPILER PACKAGE SOURCE EXPECTED...             builds a program from one source with the flags
                                                                       of pkg-config alone
@@ -110,8 +110,8 @@ def listen(stops, work, source, generator, compiler, message, *options):
 
 
 def configure_preset(work, source, compiler, *options):
-    shutil.rmtree(work, ignore_errors=True)
-    run("cmake", "--preset", "install", "-S", source, "-B", work, *options, CXX=compiler)
+    run("cmake", "--preset", "install", "-S", source, "-B", work, "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS_DEBUG=",
+        "-DCMAKE_UNITY_BUILD=ON", "-DCMAKE_UNITY_BUILD_BATCH_SIZE=100", *options, CXX=compiler)
 
 
 def parts(work, source, compiler, *requested):
@@ -119,7 +119,8 @@ def parts(work, source, compiler, *requested):
     names = {"DEVICE": "cuda", "THRUST": "thrust|cuda", "TORCH": "torch|cuda", "PLANNER": "plan|recorded_trace", "TOOLS": "report"}
 
     def added_by(*options):
-        configure_preset(work, source, compiler, *options)
+        shutil.rmtree(pathlib.Path(work) / "pkgconfig", ignore_errors=True)
+        configure_preset(work, source, compiler, *options)  # the preset turns all other parts off
         targets = re.findall(r"CMakeFiles/(\w+)\.dir/", run("ninja", "-C", work, "-t", "inputs", "all").stdout)
         programs = re.findall(r"FILES \S*/(tidemark-\w+)\"", (pathlib.Path(work) / "cmake_install.cmake").read_text())
         return {*targets, *programs, *(file.name for file in pathlib.Path(work).glob("pkgconfig/*.pc"))}
@@ -132,11 +133,12 @@ def parts(work, source, compiler, *requested):
         print(f"{part} adds {sorted(added)}")
         if not added or [name for name in added if not re.search(names.get(part, part.lower()), name)]:
             sys.exit(f"TIDEMARK_{part}=ON adds {sorted(added)}")
+        build_without_warnings(work, "all")
 
 
 def host(work, source, compiler, prefix):
-    configure_preset(work, source, compiler, "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS_DEBUG=",
-                     "-DCMAKE_UNITY_BUILD=ON", "-DCMAKE_UNITY_BUILD_BATCH_SIZE=100")
+    shutil.rmtree(work, ignore_errors=True)
+    configure_preset(work, source, compiler)
     build_without_warnings(work, "all")
     shutil.rmtree(prefix, ignore_errors=True)
     run("cmake", "--install", work, "--prefix", prefix)
