@@ -171,10 +171,13 @@ void run(ncclComm* comm, gpu::stream_handle stream, std::size_t n) {
 
 TEST_F(excerpts, epoch_keeps_only_the_loss) {
   epoch_resource memory{&blocks};
-  epoch e{memory, "step"};
-  buffer<float> hidden{memory, 4096}, loss{memory, 1};
-  e.keep(loss);
-  e.end();
+  buffer<float> hidden, loss;                 // declared before the epoch: their destructors free their blocks
+  {
+    epoch e{memory, "step"};
+    hidden = buffer<float>{memory, 4096};
+    loss = buffer<float>{memory, 1};
+    e.keep(loss);
+  }                                           // here hidden is empty, and loss is unchanged
   EXPECT_EQ(hidden.data(), nullptr);
   EXPECT_NE(loss.data(), nullptr);
 }
@@ -318,12 +321,12 @@ TEST_F(excerpts, observers_count_limit_and_trace) {
   trace_resource nodes{log, "nodes"};            // the name in the file
   arena memory{{.observer = &nodes}};            // also in workspace_options and planned_arena_options
   for (int i = 0; i < 3; ++i) {
-    trace_slice step{log, "step " + std::to_string(i)};
+    trace_slice step{log, "step " + std::to_string(i)};   // before the scope, so that the step includes its end
     arena::scope scope{memory};
     (void)scope.push_array<float>(1000);
   }
-  limit_resource budget{64 * MiB};
-  arena limited{{.observer = &budget}};          // push throws out_of_memory beyond 64 MiB
+  limit_resource budget{std::pmr::get_default_resource(), 64 * MiB, "tape"};   // an observer needs no upstream
+  arena limited{{.observer = &budget}};          // push throws out_of_memory beyond 64 MiB, and names "tape"
   statistics_resource counted;
   workspace ws{workspace_options{.observer = &counted}};
   EXPECT_EQ(nodes.stats().allocations, 3u);
