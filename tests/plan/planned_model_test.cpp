@@ -33,14 +33,14 @@ void run_programs(bool is_scarce, std::uint64_t operations) {
       operations);
   // Programs that never did these things would show nothing about them.
   if (::testing::Test::HasFailure()) return;
-  EXPECT_GT(sums.planned, sums.operations / 10);
+  EXPECT_GT(sums.of_arenas.planned_allocations, sums.operations / 10);
   const std::pair<char const*, std::uint64_t> counts[] = {
-      {"steps wholly planned", sums.planned_steps},
-      {"blocks of the fallback", sums.fallback},
-      {"blocks outside of steps", sums.outside},
-      {"misses", sums.misses},
-      {"plans made", sums.plans_made},
-      {"steps partly planned", sums.partly_planned_steps},
+      {"steps wholly planned", sums.of_arenas.planned_steps},
+      {"blocks of the fallback", sums.of_arenas.fallback_allocations},
+      {"blocks outside of steps", sums.of_arenas.outside_allocations},
+      {"misses", sums.of_arenas.misses},
+      {"plans made", sums.of_arenas.plans_made},
+      {"steps partly planned", sums.of_arenas.partly_planned_steps},
       {"changes of the kind", sums.kind_changes},
       {"slots added", planned_model<Arena, Supply>::is_borrowed ? sums.operations : sums.added_slots},
       {"blocks through the beginning of a step", sums.blocks_through_steps},

@@ -113,10 +113,8 @@ class moody_resource final : public detail::distinct_resource {
 
 /// Coverage of all programs.
 struct reached {
-  std::uint64_t operations = 0, steps = 0, planned = 0, planned_steps = 0, fallback = 0, outside = 0,
-                misses = 0;
-  std::uint64_t plans_made = 0, kind_changes = 0, partly_planned_steps = 0, added_slots = 0,
-                blocks_through_steps = 0;
+  planned_arena_stats of_arenas = {};
+  std::uint64_t operations = 0, kind_changes = 0, added_slots = 0, blocks_through_steps = 0;
   std::uint64_t trimmed = 0, used_plans = 0, refused = 0, unlaid = 0, wrong_frees = 0;
 };
 
@@ -214,14 +212,7 @@ class planned_model {
     EXPECT_EQ(stats.used_blocks, 0u);
     if (below(2) == 0) saved_ = arena_->plans();
     arena_.reset();
-    sums_.steps += counts_.steps;
-    sums_.planned += counts_.planned;
-    sums_.planned_steps += counts_.planned_steps;
-    sums_.partly_planned_steps += counts_.partly_planned_steps;
-    sums_.fallback += counts_.fallback;
-    sums_.outside += counts_.outside;
-    sums_.misses += stats.misses;
-    sums_.plans_made += stats.plans_made;
+    sums_.of_arenas += stats;
   }
 
   static virtual_memory make_memory(recording_os& os) { return virtual_memory{{}, os}; }
@@ -344,7 +335,9 @@ class planned_model {
                                      : fallback_.served == served_before;
     if (planned) EXPECT_TRUE(step_.has_value());
     has_planned_ = has_planned_ || planned;
-    ++(planned ? counts_.planned : step_.has_value() ? counts_.fallback : counts_.outside);
+    ++(planned             ? counts_.planned_allocations
+       : step_.has_value() ? counts_.fallback_allocations
+                           : counts_.outside_allocations);
     blocks_.add(block, what.bytes, what.align);
     live_.push_back({.block = block,
                      .bytes = what.bytes,
@@ -396,10 +389,11 @@ class planned_model {
     EXPECT_EQ(stats.planned_steps, counts_.planned_steps);
     EXPECT_EQ(stats.partly_planned_steps, counts_.partly_planned_steps);
     EXPECT_EQ(stats.steps, stats.planned_steps + stats.partly_planned_steps + stats.unplanned_steps);
-    EXPECT_EQ(stats.planned_allocations, counts_.planned);
-    EXPECT_EQ(stats.fallback_allocations, counts_.fallback);
-    EXPECT_EQ(stats.outside_allocations, counts_.outside);
-    EXPECT_EQ(stats.allocations, counts_.planned + counts_.fallback + counts_.outside);
+    EXPECT_EQ(stats.planned_allocations, counts_.planned_allocations);
+    EXPECT_EQ(stats.fallback_allocations, counts_.fallback_allocations);
+    EXPECT_EQ(stats.outside_allocations, counts_.outside_allocations);
+    EXPECT_EQ(stats.allocations,
+              counts_.planned_allocations + counts_.fallback_allocations + counts_.outside_allocations);
     EXPECT_EQ(stats.used_blocks, planned_live);
     EXPECT_LE(stats.misses, stats.fallback_allocations);
     EXPECT_LE(stats.lower_bound_bytes, stats.height_bytes);
@@ -430,7 +424,7 @@ class planned_model {
 
   std::vector<held> live_;
   shadow blocks_;
-  reached counts_;
+  planned_arena_stats counts_;  // of the model
 };
 
 }  // namespace tidemark::test::planned_programs

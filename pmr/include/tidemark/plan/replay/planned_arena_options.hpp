@@ -61,6 +61,27 @@ struct planned_arena_stats {
   std::size_t lower_bound_bytes = 0;       ///< lower bound of the same plan
   std::size_t committed_bytes = 0;         ///< bytes of memory behind slots now
   std::size_t reserved_bytes = 0;          ///< bytes of addresses for slots now
+
+  /// Adds each number of another arena, and keeps the name.
+  planned_arena_stats& operator+=(planned_arena_stats const& other) noexcept {
+    constexpr std::uint64_t planned_arena_stats::* counts[] = {&planned_arena_stats::steps,
+                                                               &planned_arena_stats::planned_steps,
+                                                               &planned_arena_stats::partly_planned_steps,
+                                                               &planned_arena_stats::unplanned_steps,
+                                                               &planned_arena_stats::allocations,
+                                                               &planned_arena_stats::planned_allocations,
+                                                               &planned_arena_stats::fallback_allocations,
+                                                               &planned_arena_stats::outside_allocations,
+                                                               &planned_arena_stats::misses,
+                                                               &planned_arena_stats::plans_made};
+    constexpr std::size_t planned_arena_stats::* sizes[] = {
+        &planned_arena_stats::plans,           &planned_arena_stats::used_blocks,
+        &planned_arena_stats::height_bytes,    &planned_arena_stats::lower_bound_bytes,
+        &planned_arena_stats::committed_bytes, &planned_arena_stats::reserved_bytes};
+    for (auto const count : counts) this->*count += other.*count;
+    for (auto const size : sizes) this->*size += other.*size;
+    return *this;
+  }
 };
 
 }  // namespace tidemark
