@@ -24,31 +24,13 @@
 namespace tidemark::gpu::detail {
 namespace {
 
-using tidemark::detail::add_saturating;
 using tidemark::detail::align_up;
 using tidemark::detail::free_result;
-
-constexpr std::size_t block_alignment = device_classes::granule_bytes;
-// Many times the device's memory, because blocks move to new addresses as free ranges get short.
-constexpr std::size_t addresses_per_byte_of_memory = 8;
-// The heap creates new memory, instead of moving units, up to this share above the peak of live bytes. Up to
-// the second share it creates new memory instead of waiting, if this is enough for the block.
-constexpr std::size_t slack_before_moves = 96, slack_before_waits = 64;
-// Without moves, blocks go to ranges with memory first up to this share above the peak of live bytes. Beyond
-// the share, best fit places them, and a repeated step finds memory at the same places. A block that lacks
-// more than this share gets memory by moves beyond the limit.
-constexpr std::size_t slack_before_best_fit = 16;
-// Maximum free ranges without full memory that are tried for one block.
-constexpr int places_tried = 16;
-// The next blocks may need memory too. Marks behind the next frees show which memory may move.
-constexpr int marks_after_need = 8;
-constexpr std::size_t least_units_per_mark = 8;
-constexpr std::size_t max_chunk_bytes = 64 * MiB;
 
 // Blocks of a power of two up to a page are aligned to their size.
 std::size_t slab_alignment(std::size_t block_bytes) noexcept {
   const bool is_aligned = std::has_single_bit(block_bytes) && block_bytes <= heap_region::page_bytes;
-  return is_aligned ? block_bytes : block_alignment;
+  return is_aligned ? block_bytes : device_heap::default_alignment;
 }
 
 }  // namespace
@@ -116,7 +98,7 @@ device_heap::~device_heap() {
 // ---- blocks -----------------------------------------------------------------------------------------------
 
 void* device_heap::allocate_slow(std::size_t bytes, std::size_t align) {
-  if (pending_.consume(block_alignment)) (void)release_free(0);
+  if (pending_.consume(default_alignment)) (void)release_free(0);
   if (is_small(bytes, align)) {
     const std::size_t index = device_classes::index_of(class_bytes(bytes, align));
     void* block = slabs_.try_allocate(index);
@@ -128,7 +110,7 @@ void* device_heap::allocate_slow(std::size_t bytes, std::size_t align) {
     return block;
   }
   if (bytes > tidemark::detail::max_block_bytes) refuse(bytes, align, "");
-  heap_range const& range = allocate_range(large_size(bytes), std::max(align, block_alignment));
+  heap_range const& range = allocate_range(large_size(bytes), std::max(align, default_alignment));
   large_bytes_ += range.bytes;
   requested_bytes_ += bytes;
   ++large_allocations_;
@@ -150,11 +132,11 @@ bool device_heap::finish_deallocation(void* block, std::size_t bytes, std::size_
                                       free_result result) noexcept {
   if (result == free_result::listed) return true;
   const auto address = reinterpret_cast<std::uintptr_t>(block);
-  const bool trims = pending_.consume(block_alignment);
+  const bool trims = pending_.consume(default_alignment);
   heap_range* const range = ranges_.live_at(address);
   if (is_small(bytes, align)) {
-    if (result == free_result::not_listed && (trims || align > block_alignment))
-      result = deallocate_in_slab(block, bytes, device_classes::index_of(class_bytes(bytes, align)));
+    if (result == free_result::not_listed && (trims || align > default_alignment))
+      result = deallocate_in_slab(block, bytes, class_bytes(bytes, align));
     if (result == free_result::over_watermark) free_slab(*range->slab);
   } else if (range != nullptr && range->slab == nullptr && !range->is_retired && range->begin == address &&
              range->bytes == large_size(bytes)) {
@@ -219,7 +201,7 @@ std::size_t device_heap::largest_request() noexcept {
   if (largest > device_classes::max_bytes) return largest;
   for (std::size_t index = device_class_count; index-- != 0;) {  // a small block needs a slab
     const std::size_t block_bytes = device_classes::bytes(index);
-    const std::size_t padding = slab_alignment(block_bytes) - block_alignment;
+    const std::size_t padding = slab_alignment(block_bytes) - default_alignment;
     if (slabs_.has_free_block(index) || slabs_.next_slab_bytes(index) + padding <= largest)
       return block_bytes;
   }
@@ -228,484 +210,11 @@ std::size_t device_heap::largest_request() noexcept {
 
 // Returns true if a range of this size gets memory. @param units idle units, and units that can be created
 bool device_heap::fits(std::size_t bytes, std::size_t units) const noexcept {
-  if (ranges_.best_fit(bytes, block_alignment) != nullptr) return true;
-  const placement to = cheapest_place(bytes, block_alignment);
+  if (ranges_.best_fit(bytes, default_alignment) != nullptr) return true;
+  const placement to = cheapest_place(bytes, default_alignment);
   if (to.range == nullptr) return align_up(bytes, unit_bytes_) / unit_bytes_ <= units;
   const auto [first, last] = ranges_.whole_units(*to.range);
   return std::min(last, to.last) - std::max(first, to.first) <= units;  // other units have memory
-}
-
-// ---- ranges -----------------------------------------------------------------------------------------------
-
-// The second try selects a new place, because slabs and callbacks of the budget may free blocks of this heap.
-// Free chunks are returned first, because the upstream may need them.
-heap_range& device_heap::allocate_range(std::size_t bytes, std::size_t align) {
-  char const* refusal = "";
-  const auto make_room = [&] {
-    free_empty_slabs();
-    const std::size_t released = upstream_ != nullptr ? release_free(0) : 0;
-    const bool relieved = budget_->relieve(&budget_subscription_);
-    free_empty_slabs();
-    return relieved || released != 0;
-  };
-  try {
-    if (heap_range* const taken = try_allocate_range(bytes, align, refusal)) return *taken;
-    (void)make_room();
-  } catch (std::bad_alloc const&) {
-    if (!make_room()) throw;
-  }
-  if (heap_range* const taken = try_allocate_range(bytes, align, refusal)) return *taken;
-  release_unmapped_handles();  // others may need less
-  refuse(bytes, align, refusal);
-}
-
-heap_range* device_heap::try_allocate_range(std::size_t bytes, std::size_t align, char const*& refusal) {
-  ranges_.prepare();
-  heap_range* const ready = ranges_.best_fit(bytes, align);
-  if (ready != nullptr && (prefers_memory() || !fits_a_smaller_range(bytes, align, *ready)))
-    return &cut(*ready, heap_ranges::place_in(*ready, bytes, align), bytes);
-  if (upstream_ != nullptr) {
-    const std::size_t padded = add_saturating(bytes, align - block_alignment);
-    if (padded > tidemark::detail::max_block_bytes) refuse(bytes, align, "");
-    heap_range& chunk = add_chunk(padded);
-    heap_range& taken = cut(chunk, heap_ranges::place_in(chunk, bytes, align), bytes);
-    ++misses_;
-    return &taken;
-  }
-  if (bytes > total_bytes_ || align > addresses_per_byte_of_memory * total_bytes_) {
-    refusal = device_memory_exhausted;
-    return nullptr;
-  }
-  // A smaller range without memory may have been preferred to a range with memory.
-  const auto cut_ready_range = [&]() -> heap_range* {
-    heap_range* const fits = ranges_.best_fit(bytes, align);
-    return fits != nullptr ? &cut(*fits, heap_ranges::place_in(*fits, bytes, align), bytes) : nullptr;
-  };
-  placement to = cheapest_place(bytes, align);
-  if (to.range != nullptr && to.missing == 0) return &cut(*to.range, to.begin, bytes);
-  const on_device here{*driver_, device_};
-  require_memory(*driver_, "cudaSetDevice", here.result(), name_);
-  if (!may_map()) {
-    refusal = no_mapping_in_captures;
-    return cut_ready_range();
-  }
-  if (to.range == nullptr) {
-    if (!add_reservation(add_saturating(bytes, align > unit_bytes_ ? align : 0))) {
-      refusal = no_addresses;
-      return cut_ready_range();
-    }
-    to = cheapest_place(bytes, align);
-  }
-  heap_region& region = *to.range->region;
-  if (region.units.size() < to.last) {
-    region.freed_at.resize(to.last, 0);
-    region.units.resize(to.last, 0);
-  }
-  if (!gather(to, cut_bytes_ + bytes, refusal)) return cut_ready_range();
-  const outcome mapped = map(to);
-  if (mapped.result == status::out_of_memory) {
-    refusal = device_memory_exhausted;
-    return cut_ready_range();
-  }
-  require_success(*driver_, mapped.call, mapped.result);
-  heap_range& taken = cut(*to.range, to.begin, bytes);
-  ++misses_;
-  return &taken;
-}
-
-heap_range& device_heap::cut(heap_range& from, std::uintptr_t begin, std::size_t bytes) {
-  heap_ranges::reserve_pages(*from.region, begin + bytes);
-  cut_bytes_ += bytes;
-  peak_cut_bytes_ = std::max(peak_cut_bytes_, cut_bytes_);
-  const std::size_t missing_before =
-      from.missing_bytes == 0 ? 0 : place_at(from, from.begin, begin - from.begin).missing * unit_bytes_;
-  heap_range& taken = ranges_.cut(from, begin, bytes, missing_before);
-  stranded_idle_bytes_ = std::min(stranded_idle_bytes_, idle_bytes());
-  return taken;
-}
-
-void device_heap::free_range(heap_range& live) noexcept {
-  cut_bytes_ -= live.bytes;
-  freed_since_mark_ += live.bytes;
-  if (!live.region->is_chunk) {
-    const std::uintptr_t base = live.region->addresses.begin;
-    std::fill(live.region->freed_at.begin() + static_cast<std::ptrdiff_t>((live.begin - base) / unit_bytes_),
-              live.region->freed_at.begin() +
-                  static_cast<std::ptrdiff_t>(align_up(live.end() - base, unit_bytes_) / unit_bytes_),
-              marks_.next());
-  }
-  (void)ranges_.free_and_merge(live);
-  if (marks_due_ != 0 &&
-      freed_since_mark_ >= std::max(held_bytes_ / 16, least_units_per_mark * unit_bytes_)) {
-    const on_device here{*driver_, device_};
-    record_mark();
-    --marks_due_;
-  }
-}
-
-// ---- memory behind addresses ------------------------------------------------------------------------------
-
-bool device_heap::prefers_memory() const noexcept {
-  return may_move(move_budget::moves_per_wait) ||
-         held_bytes_ < peak_cut_bytes_ + peak_cut_bytes_ / slack_before_best_fit;
-}
-
-bool device_heap::fits_a_smaller_range(std::size_t bytes, std::size_t align,
-                                       heap_range const& ready) const noexcept {
-  heap_range const* const smallest = ranges_.lacking().first(bytes);
-  return smallest != nullptr && smallest->bytes < ready.bytes &&
-         heap_ranges::place_in(*smallest, bytes, align) != 0;
-}
-
-device_heap::placement device_heap::place_at(heap_range& range, std::uintptr_t begin,
-                                             std::size_t bytes) const noexcept {
-  heap_region const& region = *range.region;
-  placement here{.range = &range,
-                 .begin = begin,
-                 .first = (begin - region.addresses.begin) / unit_bytes_,
-                 .last = align_up(begin + bytes - region.addresses.begin, unit_bytes_) / unit_bytes_};
-  const std::size_t known = std::clamp(region.units.size(), here.first, here.last);
-  const auto units = region.units.begin();
-  here.missing = here.last - known +
-                 static_cast<std::size_t>(std::count(units + static_cast<std::ptrdiff_t>(here.first),
-                                                     units + static_cast<std::ptrdiff_t>(known), 0u));
-  return here;
-}
-
-// Finds the place in a free range with the fewest units without memory, and the lowest of these places. The
-// place is the start of the range or of a unit. Returns no range if the block does not fit.
-device_heap::placement device_heap::cheapest_place_in(heap_range& range, std::size_t bytes,
-                                                      std::size_t align) const noexcept {
-  const std::uintptr_t lowest = heap_ranges::place_in(range, bytes, align);
-  if (lowest == 0) return {};
-  heap_region const& region = *range.region;
-  placement best = place_at(range, lowest, bytes);
-  const std::size_t units = align_up(bytes, unit_bytes_) / unit_bytes_;
-  const auto lacks = [&](std::size_t unit) { return unit >= region.units.size() || region.units[unit] == 0; };
-  std::size_t first = align_up(range.begin - region.addresses.begin, unit_bytes_) / unit_bytes_;
-  if (best.missing == 0 || align > unit_bytes_ || first >= region.units.size()) return best;
-  std::uintptr_t begin = region.addresses.begin + first * unit_bytes_;
-  if (begin > range.end() || bytes > range.end() - begin) return best;
-  std::size_t missing = place_at(range, begin, bytes).missing, fewest = best.missing;
-  for (std::uintptr_t at = begin;;) {
-    if (missing < fewest) {
-      fewest = missing;
-      begin = at;
-    }
-    missing += std::size_t{lacks(first + units)} - std::size_t{lacks(first)};
-    at += unit_bytes_;
-    if (++first >= region.units.size() || at > range.end() || bytes > range.end() - at) break;
-  }
-  return fewest < best.missing ? place_at(range, begin, bytes) : best;
-}
-
-// Prefers the fewest units without memory, then the smallest range. Always includes the largest free range.
-device_heap::placement device_heap::cheapest_place(std::size_t bytes, std::size_t align) const noexcept {
-  placement best;
-  const auto consider = [&](heap_range* range) {
-    const placement here = cheapest_place_in(*range, bytes, align);
-    if (here.range != nullptr && (best.range == nullptr || here.missing < best.missing)) best = here;
-  };
-  int tries = prefers_memory() ? places_tried : 1;
-  free_lists const& lacking = ranges_.lacking();
-  for (heap_range* at = lacking.first(bytes); at != nullptr && --tries >= 0; at = lacking.next(*at)) {
-    consider(at);
-    if (best.range != nullptr && best.missing == 0) return best;
-  }
-  if (tries < 0 && (prefers_memory() || best.range == nullptr)) consider(lacking.last());
-  return best;
-}
-
-bool device_heap::add_reservation(std::size_t bytes) {
-  if (bytes > std::numeric_limits<std::size_t>::max() / 2) return false;
-  const std::size_t most = (keeps_addresses_ ? 1 : addresses_per_byte_of_memory) * total_bytes_;
-  const byte_range range = reserve_addresses(*driver_, align_up(bytes, unit_bytes_), most, unit_bytes_);
-  if (range.empty()) return false;
-  try {
-    ranges_.add(range, false);
-  } catch (...) {
-    (void)driver_->free_reservation(range);
-    throw;
-  }
-  return true;
-}
-
-// A chunk is a quarter as large as all chunks before it, which keeps the number and the unused parts small.
-heap_range& device_heap::add_chunk(std::size_t bytes) {
-  const std::size_t wanted = std::clamp(held_bytes_ / 4, 2 * MiB, max_chunk_bytes);
-  constexpr std::size_t granule = heap_ranges::granule_bytes;
-  const byte_range chunk =
-      tidemark::detail::allocate_by_halves(*upstream_, align_up(bytes, granule) / granule,
-                                           std::max(bytes, wanted) / granule, granule, block_alignment);
-  try {
-    heap_range& added = ranges_.add(chunk, true);
-    held_bytes_ += chunk.size;
-    return added;
-  } catch (...) {
-    upstream_->deallocate(chunk.data(), chunk.size, block_alignment);
-    throw;
-  }
-}
-
-bool device_heap::gather(placement const& to, std::size_t live_bytes, char const*& refusal) {
-  unmapped_handles_.reserve(std::max(to.missing, unmapped_handles_.size()));
-  const auto lacks = [&] { return to.missing - std::min(to.missing, unmapped_handles_.size()); };
-  const bool may_unmap = !keeps_addresses_ && !is_capturing();
-  const auto move_idle = [&] {
-    move_budget_.spend_moves(
-        unmap_idle(lacks(), to, [&](physical_handle memory) { unmapped_handles_.push_back(memory); }));
-  };
-  const auto wait_and_move = [&] {
-    move_budget_.spend_wait();
-    if (marks_.wait()) move_idle();
-  };
-  const std::size_t most = std::max(peak_cut_bytes_, live_bytes);
-  const auto create_within = [&](std::size_t slack) {
-    const std::size_t wanted = (most + slack) / unit_bytes_ + 2, held = held_bytes_ / unit_bytes_;
-    if (wanted >= held + lacks()) create(lacks(), refusal);
-  };
-  if (keeps_addresses_) share_idle(lacks(), to);
-  create_within(most / slack_before_moves);
-  if (lacks() == 0) return true;
-  const auto is_worth_moves = [&](std::uint64_t moves) {
-    return may_move(moves) || lacks() * unit_bytes_ > most / slack_before_best_fit;
-  };
-  if (may_unmap && is_worth_moves(lacks())) {
-    marks_.query();
-    move_idle();
-    create_within(most / slack_before_waits);
-    if (lacks() != 0 && is_worth_moves(lacks() + move_budget::moves_per_wait) &&
-        ranges_.returnable_bytes() >= lacks() * unit_bytes_)
-      wait_and_move();
-  }
-  create(lacks(), refusal);
-  if (lacks() != 0 && may_unmap) {
-    marks_.query();
-    move_idle();
-    if (lacks() != 0) wait_and_move();
-  }
-  if (!keeps_addresses_) marks_due_ = marks_after_need;
-  if (may_unmap && freed_since_mark_ != 0) record_mark();
-  return lacks() == 0;
-}
-
-// Creates as many units as the device and its budget have.
-void device_heap::create(std::size_t units, char const*& refusal) {
-  for (; units != 0; --units) {
-    device_budget::claim claim{*budget_, unit_bytes_};
-    refusal = device_limit_reached;
-    if (!claim.is_allowed()) return;
-    refusal = device_memory_exhausted;
-    physical_handle memory = 0;
-    const status created = driver_->create(device_, unit_bytes_, memory);
-    if (created == status::out_of_memory) return;
-    require_success(*driver_, "cuMemCreate", created);
-    claim.commit();
-    held_bytes_ += unit_bytes_;
-    unmapped_handles_.push_back(memory);  // capacity is reserved
-  }
-}
-
-// Takes idle units for other addresses of a heap that keeps addresses. Graphs may use the old addresses,
-// which stay mapped to the same memory and are retired. Work on the old and on the new addresses is in the
-// order of the stream, as if a block were reused in place.
-void device_heap::share_idle(std::size_t units, placement const& but) {
-  ranges_.visit_largest_first([&](heap_range& range) {
-    if (units == 0) return false;
-    heap_region& region = *range.region;
-    if (&range == but.range || region.is_chunk) return true;
-    auto [first, last] = ranges_.whole_units(range);
-    last = std::min(last, region.units.size());
-    while (last > first && region.units[last - 1] == 0) --last;
-    std::size_t begin = last;
-    while (begin > first && last - begin < units && region.units[begin - 1] != 0) --begin;
-    if (begin >= last) return true;
-    ranges_.prepare();
-    const byte_range idle = addresses(region, begin, last);
-    heap_ranges::reserve_pages(region, idle.end());
-    const std::size_t missing_before =
-        range.missing_bytes == 0
-            ? 0
-            : place_at(range, range.begin, idle.begin - range.begin).missing * unit_bytes_;
-    for (std::size_t unit = begin; unit < last; ++unit)
-      unmapped_handles_.push_back(std::exchange(region.units[unit], 0));  // capacity is reserved
-    ranges_.retire(range, idle.begin, idle.size, missing_before);
-    units -= last - begin;
-    move_budget_.spend_moves(last - begin);
-    return true;
-  });
-  ranges_.prepare();
-}
-
-// @pre No work uses the addresses.
-void device_heap::unmap_retired() noexcept {
-  const on_device here{*driver_, device_};
-  for (heap_region& region : ranges_.regions()) {
-    for (heap_range* range = region.first; range != nullptr;) {
-      heap_range* const next =
-          range->after != nullptr && range->after->is_free ? range->after->after : range->after;
-      if (range->is_retired && driver_->unmap({range->begin, range->bytes}) == status::success)
-        ranges_.restore(*range);
-      range = next;
-    }
-  }
-}
-
-// Takes units first from ranges without complete memory, because such a range serves no block. Takes units of
-// large ranges before those of small ranges.
-template <class Take>
-std::size_t device_heap::unmap_idle(std::size_t units, placement const& but, Take take) noexcept {
-  std::size_t taken = 0;
-  ranges_.visit_largest_first([&](heap_range& range) {
-    if (range.region->is_chunk) return true;
-    auto [first, last] = ranges_.whole_units(range);
-    if (&range == but.range) {
-      taken += unmap_idle_of(range, first, std::min(last, but.first), units - taken, take);
-      first = std::max(first, but.last);
-    }
-    if (taken < units) taken += unmap_idle_of(range, first, last, units - taken, take);
-    return taken < units;
-  });
-  return taken;
-}
-
-// One call unmaps a run of units.
-template <class Take>
-std::size_t device_heap::unmap_idle_of(heap_range& range, std::size_t first, std::size_t last,
-                                       std::size_t units, Take take) noexcept {
-  heap_region& region = *range.region;
-  const auto is_idle = [&](std::size_t unit) {
-    return region.units[unit] != 0 && marks_.has_passed(region.freed_at[unit]);
-  };
-  std::size_t taken = 0;
-  for (last = std::min(last, region.units.size()); last > first && taken < units;) {
-    if (!is_idle(last - 1)) {
-      --last;
-      continue;
-    }
-    std::size_t begin = last - 1;
-    while (begin > first && last - begin < units - taken && is_idle(begin - 1)) --begin;
-    status unmapped = driver_->unmap(addresses(region, begin, last));
-    if (unmapped != status::success &&
-        begin != last - 1) {  // the documentation does not promise it for a run
-      begin = last - 1;
-      unmapped = driver_->unmap(addresses(region, begin, last));
-    }
-    if (unmapped != status::success) break;
-    for (std::size_t unit = begin; unit < last; ++unit) take(std::exchange(region.units[unit], 0));
-    taken += last - begin;
-    last = begin;
-  }
-  if (taken != 0) ranges_.set_missing(range, range.missing_bytes + taken * unit_bytes_);
-  return taken;
-}
-
-// Maps a run of units, and makes the run accessible by one call. If that fails, the handles stay unmapped.
-outcome device_heap::map(placement const& to) noexcept {
-  heap_region& region = *to.range->region;
-  outcome result;
-  for (std::size_t unit = to.first; unit < to.last && result.good();) {
-    const std::size_t first = unit;
-    for (; unit < to.last && region.units[unit] == 0; ++unit) {
-      result = {driver_->map(addresses(region, unit, unit + 1), unmapped_handles_.back()), "cuMemMap"};
-      if (!result.good()) break;
-      region.units[unit] = unmapped_handles_.back();
-      unmapped_handles_.pop_back();
-    }
-    if (unit == first) {
-      ++unit;
-      continue;
-    }
-    const status allowed = driver_->allow_access(addresses(region, first, unit), device_set{device_});
-    if (allowed == status::success) {
-      ranges_.set_missing(*to.range, to.range->missing_bytes - (unit - first) * unit_bytes_);
-      continue;
-    }
-    result = {allowed, "cuMemSetAccess"};
-    for (std::size_t each = first; each < unit; ++each) {
-      const status unmapped = driver_->unmap(addresses(region, each, each + 1));
-      if (unmapped == status::success) unmapped_handles_.push_back(region.units[each]);
-      else lose_unit(unmapped);
-      region.units[each] = 0;
-    }
-  }
-  return result;
-}
-
-// ---- returning memory -------------------------------------------------------------------------------------
-
-std::size_t device_heap::release_free(std::size_t target_bytes) noexcept {
-  return keeps_addresses_ ? 0 : release_idle(target_bytes);
-}
-
-std::size_t device_heap::release_idle(std::size_t target_bytes) noexcept {
-  if (target_bytes == 0) free_empty_slabs();
-  if (idle_bytes() <= target_bytes) return 0;
-  if (upstream_ != nullptr) return release_chunks(target_bytes);
-  const on_device here{*driver_, device_};
-  if (here.result() != status::success || is_capturing()) return 0;
-  const std::size_t before = held_bytes_;
-  const auto release_passed = [&] {
-    const auto excess = [&] {
-      return (idle_bytes() - std::min(idle_bytes(), target_bytes) + unit_bytes_ - 1) / unit_bytes_;
-    };
-    if (excess() != 0) release_unmapped_handles();
-    if (excess() != 0) (void)unmap_idle(excess(), {}, [&](physical_handle memory) { release_unit(memory); });
-    return excess() == 0;
-  };
-  marks_.query();
-  if (!release_passed() && marks_.wait()) (void)release_passed();
-  return before - held_bytes_;
-}
-
-std::size_t device_heap::release_chunks(std::size_t target_bytes) noexcept {
-  std::size_t released = 0;
-  auto& regions = ranges_.regions();
-  for (auto at = regions.begin(); at != regions.end() && idle_bytes() > target_bytes;) {
-    heap_range& first = *(at++)->first;
-    if (!first.is_free || first.after != nullptr) continue;
-    const byte_range chunk = ranges_.remove(first);
-    held_bytes_ -= chunk.size;
-    released += chunk.size;
-    upstream_->deallocate(chunk.data(), chunk.size, block_alignment);
-  }
-  return released;
-}
-
-void device_heap::release_unmapped_handles() noexcept {
-  const on_device here{*driver_, device_};
-  while (!unmapped_handles_.empty()) {
-    const physical_handle memory = unmapped_handles_.back();
-    unmapped_handles_.pop_back();
-    release_unit(memory);
-  }
-}
-
-void device_heap::release_unit(physical_handle memory) noexcept {
-  const status released = driver_->release(memory);
-  if (released != status::success) return lose_unit(released);
-  held_bytes_ -= unit_bytes_;
-  budget_->subtract_bytes(unit_bytes_);
-}
-
-void device_heap::lose_unit(status because) noexcept {
-  held_bytes_ -= unit_bytes_;  // the budget still counts the unit
-  report_lost(*driver_, name_, "cuMemRelease", because, unit_bytes_);
-}
-
-void device_heap::release() noexcept {
-  for (heap_region& region : ranges_.regions()) {
-    for (heap_range* range = region.first; range != nullptr; range = range->after) {
-      if (range->slab != nullptr) slabs_.destroy(*range->slab);
-    }
-    std::ranges::fill(region.freed_at, marks_.next());
-  }
-  slabs_.forget();
-  ranges_.free_all();
-  requested_bytes_ = large_bytes_ = cut_bytes_ = 0;
-  large_deallocations_ = large_allocations_;
-  (void)release_idle(0);
-  if (held_bytes_ == 0) unmap_retired();
 }
 
 // ---- the stream -------------------------------------------------------------------------------------------

@@ -8,21 +8,11 @@
 
 namespace tidemark::gpu::detail {
 
-using tidemark::detail::align_down;
 using tidemark::detail::align_up;
 
 // One `add` takes one record, and one `cut` takes two.
 void heap_ranges::prepare() {
-  while (free_records_.size() < 3) {
-    free_records_.reserve(records_.size() + 1);
-    free_records_.push_back(&records_.emplace_back());
-  }
-}
-
-heap_range& heap_ranges::pop_free_record() noexcept {
-  heap_range& taken = *free_records_.back();
-  free_records_.pop_back();
-  return taken;
+  while (free_record_count_ < 3) push_free_record(records_.emplace_back());
 }
 
 heap_range& heap_ranges::add(byte_range addresses, bool is_chunk) {
@@ -45,7 +35,7 @@ heap_range& heap_ranges::add(byte_range addresses, bool is_chunk) {
 
 byte_range heap_ranges::remove(heap_range& whole) noexcept {
   unlist(whole);
-  free_records_.push_back(&whole);  // capacity is reserved
+  push_free_record(whole);
   heap_region* const gone = whole.region;
   const byte_range addresses = gone->addresses;
   if (latest_ == gone) latest_ = nullptr;
@@ -127,7 +117,7 @@ void heap_ranges::merge_with_next(heap_range& range) noexcept {
   range.missing_bytes += next.missing_bytes;
   range.after = next.after;
   (next.after != nullptr ? next.after->before : range.region->last) = &range;
-  free_records_.push_back(&next);  // capacity is reserved
+  push_free_record(next);
 }
 
 void heap_ranges::set_missing(heap_range& range, std::size_t missing_bytes) noexcept {
@@ -186,8 +176,7 @@ heap_region* heap_ranges::find_region(std::uintptr_t address) const noexcept {
 
 void free_lists::insert(heap_range& range) noexcept {
   const std::size_t bin = bin_of(range.bytes);
-  list& in = lists_[bin];
-  heap_range *before = nullptr, *after = in.first;
+  heap_range *before = nullptr, *after = lists_[bin];
   for (std::size_t step = 0; step < steps && after != nullptr; ++step) {
     if (after->bytes > range.bytes || (after->bytes == range.bytes && after->begin > range.begin)) break;
     before = after;
@@ -195,25 +184,31 @@ void free_lists::insert(heap_range& range) noexcept {
   }
   range.previous_free = before;
   range.next_free = after;
-  (before != nullptr ? before->next_free : in.first) = &range;
-  (after != nullptr ? after->previous_free : in.last) = &range;
+  (before != nullptr ? before->next_free : lists_[bin]) = &range;
+  if (after != nullptr) after->previous_free = &range;
   used_bins_[bin / 64] |= std::uint64_t{1} << bin % 64;
+  used_words_ |= std::uint64_t{1} << bin / 64;
   ++size_;
 }
 
 void free_lists::erase(heap_range& range) noexcept {
-  const std::size_t bin = bin_of(range.bytes);
-  list& in = lists_[bin];
-  (range.previous_free != nullptr ? range.previous_free->next_free : in.first) = range.next_free;
-  (range.next_free != nullptr ? range.next_free->previous_free : in.last) = range.previous_free;
-  if (in.first == nullptr) used_bins_[bin / 64] &= ~(std::uint64_t{1} << bin % 64);
+  if (range.next_free != nullptr) range.next_free->previous_free = range.previous_free;
   --size_;
+  if (range.previous_free != nullptr) {
+    range.previous_free->next_free = range.next_free;
+    return;
+  }
+  const std::size_t bin = bin_of(range.bytes);
+  lists_[bin] = range.next_free;
+  if (range.next_free != nullptr) return;
+  used_bins_[bin / 64] &= ~(std::uint64_t{1} << bin % 64);
+  if (used_bins_[bin / 64] == 0) used_words_ &= ~(std::uint64_t{1} << bin / 64);
 }
 
 // Searches a long list to its end before it gives up.
 heap_range* free_lists::first(std::size_t bytes) const noexcept {
   const std::size_t bin = bin_of(bytes);
-  heap_range* at = lists_[bin].first;
+  heap_range* at = lists_[bin];
   for (std::size_t step = 0; step < steps && at != nullptr && at->bytes < bytes; ++step) at = at->next_free;
   if (at != nullptr && at->bytes >= bytes) return at;
   heap_range* const larger = first_from(bin + 1);
@@ -223,51 +218,57 @@ heap_range* free_lists::first(std::size_t bytes) const noexcept {
 }
 
 heap_range* free_lists::first_from(std::size_t bin) const noexcept {
-  std::uint64_t skipped = (std::uint64_t{1} << bin % 64) - 1;
-  for (std::size_t word = bin / 64; word < used_bins_.size(); ++word, skipped = 0) {
-    if (const std::uint64_t used = used_bins_[word] & ~skipped; used != 0)
-      return lists_[word * 64 + static_cast<std::size_t>(std::countr_zero(used))].first;
+  if (bin == bin_count) return nullptr;
+  std::size_t word = bin / 64;
+  std::uint64_t used = used_bins_[word] & (~std::uint64_t{} << bin % 64);
+  if (used == 0) {
+    const std::uint64_t words = used_words_ & (~std::uint64_t{} << word << 1);
+    if (words == 0) return nullptr;
+    word = static_cast<std::size_t>(std::countr_zero(words));
+    used = used_bins_[word];
   }
-  return nullptr;
+  return lists_[word * 64 + static_cast<std::size_t>(std::countr_zero(used))];
 }
 
 heap_range* free_lists::last_below(std::size_t bin) const noexcept {
-  while (bin-- != 0) {
-    if (lists_[bin].last != nullptr) return lists_[bin].last;
+  const auto top_bit = [](std::uint64_t bits) { return static_cast<std::size_t>(std::bit_width(bits)) - 1; };
+  std::size_t word = bin / 64;
+  std::uint64_t used = word < used_bins_.size() ? used_bins_[word] & ~(~std::uint64_t{} << bin % 64) : 0;
+  if (used == 0) {
+    const std::uint64_t words = used_words_ & ~(~std::uint64_t{} << word);
+    if (words == 0) return nullptr;
+    word = top_bit(words);
+    used = used_bins_[word];
   }
-  return nullptr;
+  heap_range* at = lists_[word * 64 + top_bit(used)];
+  while (at->next_free != nullptr) at = at->next_free;
+  return at;
 }
 
 bool free_lists::contains(heap_range const& range) const noexcept {
   const std::size_t bin = bin_of(range.bytes);
-  heap_range const* at = lists_[bin].first;
+  heap_range const* at = lists_[bin];
   while (at != nullptr && at != &range) at = at->next_free;
   return at != nullptr && (used_bins_[bin / 64] >> bin % 64 & 1) != 0;
 }
 
 void heap_ranges::list(heap_range& range) noexcept {
   range.is_free = true;
+  range.returnable_bytes = returnable_bytes(range);
+  returnable_bytes_ += range.returnable_bytes;
   (range.missing_bytes != 0 ? lacking_ : ready_).insert(range);
-  returnable_bytes_ += returnable_bytes(range);
 }
 
 void heap_ranges::unlist(heap_range& range) noexcept {
-  returnable_bytes_ -= returnable_bytes(range);
-  (range.missing_bytes != 0 ? lacking_ : ready_).erase(range);
   range.is_free = false;
-}
-
-heap_ranges::unit_span heap_ranges::whole_units(heap_range const& range) const noexcept {
-  const std::uintptr_t base = range.region->addresses.begin;
-  const std::size_t first = align_up(range.begin - base, unit_bytes_) / unit_bytes_;
-  const std::size_t last = align_down(range.end() - base, unit_bytes_) / unit_bytes_;
-  return {first, std::max(first, last)};
+  returnable_bytes_ -= range.returnable_bytes;
+  (range.missing_bytes != 0 ? lacking_ : ready_).erase(range);
 }
 
 std::size_t heap_ranges::returnable_bytes(heap_range const& range) const noexcept {
   if (range.region->is_chunk) return range.before == nullptr && range.after == nullptr ? range.bytes : 0;
   const auto [first, last] = whole_units(range);
-  return (last - first) * unit_bytes_ - range.missing_bytes;
+  return ((last - first) << unit_digits_) - range.missing_bytes;
 }
 
 char const* heap_ranges::broken_invariant() const noexcept {
@@ -285,6 +286,7 @@ char const* heap_ranges::broken_invariant() const noexcept {
           return "each free range is in its list";
         ++free;
         returnable += returnable_bytes(*range);
+        if (range->returnable_bytes != returnable_bytes(*range)) return "free ranges know their idle bytes";
       } else if (live_at(range->begin) != range ||
                  (range->slab != nullptr && live_at(range->end() - 1) != range)) {
         return "pages name the live range behind an address";

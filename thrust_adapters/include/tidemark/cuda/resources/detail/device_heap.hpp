@@ -139,8 +139,7 @@ class device_heap {
   [[nodiscard]] tidemark::detail::free_result try_deallocate(void* block, std::size_t bytes,
                                                              std::size_t align) noexcept {
     using tidemark::detail::free_result;
-    return is_small_at_once(bytes, align) ? deallocate_in_slab(block, bytes, device_classes::index_of(bytes))
-                                          : free_result::not_listed;
+    return is_small_at_once(bytes, align) ? deallocate_in_slab(block, bytes, bytes) : free_result::not_listed;
   }
   /// Allocates a block after `try_allocate` returned null.
   /// @throws out_of_memory, cuda_error; exceptions of the upstream or the bookkeeping resource. No block is
@@ -193,6 +192,10 @@ class device_heap {
   [[nodiscard]] char const* broken_invariant() const noexcept;
 
  private:
+  // Without moves, blocks go to ranges with memory first up to this share above the peak of live bytes. Beyond
+  // the share, best fit places them, and a repeated step finds memory at the same places. A block that lacks
+  // more than this share gets memory by moves beyond the limit.
+  static constexpr std::size_t slack_before_best_fit = 16;
   // Blocks of a power of two up to this size are aligned to their size.
   static constexpr std::size_t max_small_alignment = heap_region::page_bytes;
   [[nodiscard]] static std::size_t class_bytes(std::size_t bytes, std::size_t align) noexcept {
@@ -211,13 +214,15 @@ class device_heap {
     if (block != nullptr) requested_bytes_ += bytes;
     return block;
   }
+  // @param needed_bytes size of the block in its class, with its alignment
   [[nodiscard]] tidemark::detail::free_result deallocate_in_slab(void* block, std::size_t bytes,
-                                                                 std::size_t index) noexcept {
+                                                                 std::size_t needed_bytes) noexcept {
     using tidemark::detail::free_result;
     const auto address = reinterpret_cast<std::uintptr_t>(block);
     heap_range const* const range = ranges_.live_at(address);
     heap_slab* const slab = range != nullptr ? range->slab : nullptr;
-    if (slab == nullptr || slab->index != index || !slabs_.try_deallocate(*slab, address)) [[unlikely]]
+    if (slab == nullptr || !slab->is_class_of(needed_bytes) || !slabs_.try_deallocate(*slab, address))
+        [[unlikely]]
       return free_result::not_listed;
     requested_bytes_ -= bytes;
     return slabs_.is_surplus(*slab) ? free_result::over_watermark : free_result::listed;

@@ -12,6 +12,7 @@
 #include <deque>
 #include <list>
 #include <memory_resource>
+#include <utility>
 #include <vector>
 
 #include <tidemark/core/byte_range.hpp>
@@ -30,11 +31,12 @@ struct heap_range {
   std::size_t bytes = 0;
   heap_range* before = nullptr;  // neighbours in the region; null at its ends
   heap_range* after = nullptr;
-  std::size_t missing_bytes = 0;  // free range: bytes of its units without memory
-  heap_slab* slab = nullptr;      // live range: its slab; null unless it is cut into small blocks
+  std::size_t missing_bytes = 0;     // free range: bytes of its units without memory
+  std::size_t returnable_bytes = 0;  // free range: see `heap_ranges::returnable_bytes`
+  heap_slab* slab = nullptr;         // live range: its slab; null unless it is cut into small blocks
   bool is_free = false;
   bool is_retired = false;          // live range: holds no block; see `retire`
-  heap_range* next_free = nullptr;  // free range: neighbours in its list
+  heap_range* next_free = nullptr;  // free range: neighbours in its list; unused record: the next one
   heap_range* previous_free = nullptr;
 
   [[nodiscard]] std::uintptr_t end() const noexcept { return begin + bytes; }
@@ -59,12 +61,13 @@ struct heap_region {
   }
 };
 
-/// Free ranges in lists by size, 32 for each power of two, as in TLSF (Masmano and others, 2004). A list is
+/// Free ranges in lists by size, 64 for each power of two, as in TLSF (Masmano and others, 2004). A list is
 /// sorted by size and address. An insertion or a search ends after 32 steps, so that later parts of a long
-/// list may be unsorted; a bin's sizes differ by at most 3 %.
+/// list may be unsorted; a bin's sizes differ by at most 1.6 %.
 ///
-/// Invariants: `used_bins_` has the bits of the lists that are not empty. Complexity: O(1), but `first`
-/// searches a list to its end if no later list has a range.
+/// Invariants: `used_bins_` has the bits of the lists that are not empty, and `used_words_` the bits of the
+/// words of `used_bins_` that are not 0. Complexity: O(1), but `first` searches a list to its end if no later
+/// list has a range; `last` and `previous` O(list).
 class free_lists {
  public:
   explicit free_lists(std::pmr::memory_resource* bookkeeping) : lists_(bin_count, bookkeeping) {}
@@ -86,22 +89,20 @@ class free_lists {
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
  private:
-  static constexpr std::size_t granule_bytes = 512, steps = 32, bin_count = 1024;
-  struct list {
-    heap_range* first = nullptr;
-    heap_range* last = nullptr;
-  };
+  static constexpr std::size_t granule_bytes = 512, bins_per_doubling = 64, bin_count = 2048, steps = 32;
   // The last bin also has all larger ranges.
   [[nodiscard]] static std::size_t bin_of(std::size_t bytes) noexcept {
     const std::size_t granules = bytes / granule_bytes;
-    const auto shift = static_cast<std::size_t>(std::bit_width(granules | steps)) - std::bit_width(steps);
-    return (std::min)(shift * steps + (granules >> shift), bin_count - 1);
+    const auto shift = static_cast<std::size_t>(std::bit_width(granules | bins_per_doubling)) -
+                       std::bit_width(bins_per_doubling);
+    return (std::min)(shift * bins_per_doubling + (granules >> shift), bin_count - 1);
   }
   [[nodiscard]] heap_range* first_from(std::size_t bin) const noexcept;
   [[nodiscard]] heap_range* last_below(std::size_t bin) const noexcept;
 
-  std::pmr::vector<list> lists_;
+  std::pmr::vector<heap_range*> lists_;  // first range of each list
   std::array<std::uint64_t, bin_count / 64> used_bins_{};
+  std::uint64_t used_words_ = 0;
   std::size_t size_ = 0;
 };
 
@@ -124,7 +125,6 @@ class heap_ranges {
 
   explicit heap_ranges(std::pmr::memory_resource* bookkeeping)
       : records_{bookkeeping},
-        free_records_{bookkeeping},
         ready_{bookkeeping},
         lacking_{bookkeeping},
         regions_{bookkeeping},
@@ -134,7 +134,9 @@ class heap_ranges {
   ~heap_ranges() = default;
 
   /// Sets the bytes of a physical handle, a power of two. @pre The heap has no region.
-  void set_unit_bytes(std::size_t bytes) noexcept { unit_bytes_ = bytes; }
+  void set_unit_bytes(std::size_t bytes) noexcept {
+    unit_digits_ = static_cast<unsigned>(std::countr_zero(bytes));
+  }
 
   /// Reserves records for one `add` and one `cut`. @throws the exceptions of the bookkeeping resource;
   /// nothing has changed then.
@@ -200,7 +202,7 @@ class heap_ranges {
     if (page >= region->pages.size()) return nullptr;
     heap_range* found = region->pages[page];
     if (found != nullptr && found->begin > address) found = live_before(*found);
-    return found != nullptr && !found->is_free && address - found->begin < found->bytes ? found : nullptr;
+    return found != nullptr && address - found->begin < found->bytes ? found : nullptr;
   }
 
   [[nodiscard]] std::pmr::list<heap_region>& regions() noexcept { return regions_; }
@@ -215,7 +217,17 @@ class heap_ranges {
   struct unit_span {
     std::size_t first, last;
   };
-  [[nodiscard]] unit_span whole_units(heap_range const& range) const noexcept;
+  [[nodiscard]] unit_span whole_units(heap_range const& range) const noexcept {
+    const std::uintptr_t base = range.region->addresses.begin;
+    const std::size_t first = units_over(range.begin - base);
+    return {first, (std::max)(first, (range.end() - base) >> unit_digits_)};
+  }
+  /// Returns the units that cover the first bytes of a region.
+  [[nodiscard]] std::size_t units_over(std::size_t bytes) const noexcept {
+    return (bytes + (std::size_t{1} << unit_digits_) - 1) >> unit_digits_;
+  }
+  /// Returns the unit of a byte of a region.
+  [[nodiscard]] std::size_t unit_at(std::size_t offset) const noexcept { return offset >> unit_digits_; }
   /// Returns the first invariant that does not hold, as a formula; null if all hold. O(ranges).
   [[nodiscard]] char const* broken_invariant() const noexcept;
 
@@ -230,16 +242,24 @@ class heap_ranges {
     heap_range* const before = range.before;
     return before != nullptr && before->is_free ? before->before : before;
   }
-  [[nodiscard]] heap_range& pop_free_record() noexcept;
+  [[nodiscard]] heap_range& pop_free_record() noexcept {
+    --free_record_count_;
+    return *std::exchange(free_records_, free_records_->next_free);
+  }
+  void push_free_record(heap_range& range) noexcept {
+    ++free_record_count_;
+    range.next_free = std::exchange(free_records_, &range);
+  }
   void list(heap_range& range) noexcept;
   void unlist(heap_range& range) noexcept;
   void merge_with_next(heap_range& range) noexcept;
   void remove_pages(heap_range& range) noexcept;
 
-  std::size_t unit_bytes_ = 2 * MiB;
+  unsigned unit_digits_ = 21;  // a unit has this power of two of bytes
   std::pmr::deque<heap_range> records_;
-  std::pmr::vector<heap_range*> free_records_;  // unused records; capacity for all records
-  free_lists ready_, lacking_;                  // free ranges with memory, and without part of it
+  heap_range* free_records_ = nullptr;  // unused records
+  std::size_t free_record_count_ = 0;
+  free_lists ready_, lacking_;  // free ranges with memory, and without part of it
   std::pmr::list<heap_region> regions_;
   std::pmr::vector<heap_region*> sorted_;  // by address
   mutable heap_region* latest_ = nullptr;  // region of the last address

@@ -58,9 +58,13 @@ static_assert(device_classes::bytes(device_class_count - 1) == device_classes::m
 /// Invariant: `used + free blocks in the stack + blocks never used == blocks`.
 struct heap_slab {
   heap_range* range = nullptr;
+  std::uintptr_t begin = 0;       // of the range
   heap_slab* previous = nullptr;  // in the list of the class's open slabs
   heap_slab* next = nullptr;
-  std::uint32_t index;  // class
+  std::uint32_t index;        // class
+  std::uint32_t block_bytes;  // size of the class
+  std::uint32_t least_bytes;  // of a request in this class
+  std::uint32_t reciprocal;   // see `is_block_at`
   std::uint32_t blocks;
   std::uint32_t used = 0;     // live blocks
   std::uint32_t fresh = 0;    // blocks used at least once; they come first
@@ -68,6 +72,23 @@ struct heap_slab {
 
   // Followed by the stack: offsets of free blocks, in units of `device_classes::granule_bytes`.
   [[nodiscard]] std::uint16_t* stack() noexcept { return reinterpret_cast<std::uint16_t*>(this + 1); }
+
+  /// Returns true if the class is the smallest for a request of this size.
+  [[nodiscard]] bool is_class_of(std::size_t bytes) const noexcept {
+    return bytes >= least_bytes && bytes <= block_bytes;
+  }
+  // `n * reciprocal >> reciprocal_digits == n / d`, with `n` the granules of the offset and `d` those of a
+  // block: `n * d < 1 << reciprocal_digits` is sufficient (Granlund and Montgomery, 1994).
+  static constexpr unsigned reciprocal_digits = 26;
+  [[nodiscard]] static constexpr std::uint32_t reciprocal_of(std::size_t block_bytes) noexcept {
+    return static_cast<std::uint32_t>(
+        (std::size_t{1} << reciprocal_digits) / (block_bytes / device_classes::granule_bytes) + 1);
+  }
+  /// Returns true if a block begins at this offset in the slab, without a division.
+  [[nodiscard]] bool is_block_at(std::size_t offset) const noexcept {
+    const std::size_t granules = offset / device_classes::granule_bytes;
+    return (granules * reciprocal >> reciprocal_digits) * block_bytes == offset;
+  }
 };
 
 /// Slabs of each class.
@@ -92,27 +113,23 @@ class heap_slabs {
     heap_slab* const slab = classes_[index].open;
     if (slab == nullptr) [[unlikely]]
       return nullptr;
-    const std::size_t block_bytes = device_classes::bytes(index);
     const std::size_t offset = slab->stacked != 0
                                    ? slab->stack()[--slab->stacked] * device_classes::granule_bytes
-                                   : slab->fresh++ * block_bytes;
+                                   : std::size_t{slab->fresh++} * slab->block_bytes;
     if (++slab->used == slab->blocks) unlink(*slab);
-    classes_[index].used_bytes += block_bytes;
-    used_bytes_ += block_bytes;
+    used_bytes_ += slab->block_bytes;
     ++allocations_;
-    return reinterpret_cast<void*>(slab->range->begin + offset);
+    return reinterpret_cast<void*>(slab->begin + offset);
   }
   /// Returns a block to its slab. @return false, with nothing changed, if all blocks of the slab are free or
   /// no block begins at the address.
   [[nodiscard]] bool try_deallocate(heap_slab& slab, std::uintptr_t block) noexcept {
-    const std::size_t block_bytes = device_classes::bytes(slab.index);
-    const auto offset = static_cast<std::uint32_t>(block - slab.range->begin);
-    if (slab.used == 0 || offset % static_cast<std::uint32_t>(block_bytes) != 0) [[unlikely]]
+    const std::size_t offset = block - slab.begin;
+    if (slab.used == 0 || !slab.is_block_at(offset)) [[unlikely]]
       return false;
     slab.stack()[slab.stacked++] = static_cast<std::uint16_t>(offset / device_classes::granule_bytes);
     if (slab.used-- == slab.blocks) link(slab);
-    classes_[slab.index].used_bytes -= block_bytes;
-    used_bytes_ -= block_bytes;
+    used_bytes_ -= slab.block_bytes;
     ++deallocations_;
     return true;
   }
@@ -124,11 +141,10 @@ class heap_slabs {
   [[nodiscard]] bool has_free_block(std::size_t index) const noexcept {
     return classes_[index].open != nullptr;
   }
-  /// Returns the bytes of the class's next slab.
+  /// Returns the bytes of the class's next slab. @pre All blocks of the class are live.
   [[nodiscard]] std::size_t next_slab_bytes(std::size_t index) const noexcept {
     const std::size_t block_bytes = device_classes::bytes(index);
-    const std::size_t wanted =
-        std::clamp(classes_[index].used_bytes / 4, heap_region::page_bytes, max_slab_bytes);
+    const std::size_t wanted = std::clamp(classes_[index].bytes / 4, heap_region::page_bytes, max_slab_bytes);
     const std::size_t bytes = (std::max<std::size_t>)(wanted / block_bytes, 1) * block_bytes;
     return (std::max)(tidemark::detail::align_up(bytes, heap_ranges::granule_bytes), heap_region::page_bytes);
   }
@@ -139,6 +155,8 @@ class heap_slabs {
   /// Makes the class take blocks from the range.
   void open(heap_slab& slab, heap_range& range) noexcept {
     slab.range = &range;
+    slab.begin = range.begin;
+    classes_[slab.index].bytes += std::size_t{slab.blocks} * slab.block_bytes;
     link(slab);
   }
   /// Removes a slab without live blocks. @return its range.
@@ -158,7 +176,7 @@ class heap_slabs {
  private:
   struct size_class {
     heap_slab* open = nullptr;  // slabs with a free block
-    std::size_t used_bytes = 0;
+    std::size_t bytes = 0;      // sum over the blocks of all slabs, live and free
   };
   void link(heap_slab& slab) noexcept {
     heap_slab*& first = classes_[slab.index].open;

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ranges of blocks and slabs: where a request is placed.
+#include <tidemark/cuda/resources/detail/device_heap.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <new>
+
+#include <tidemark/core/address_space.hpp>
+#include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/detail/request.hpp>
+#include <tidemark/cuda/driver/detail/driver_state.hpp>
+
+#include "../driver/driver_errors.hpp"
+
+namespace tidemark::gpu::detail {
+namespace {
+
+using tidemark::detail::add_saturating;
+using tidemark::detail::align_up;
+
+// Many times the device's memory, because blocks move to new addresses as free ranges get short.
+constexpr std::size_t addresses_per_byte_of_memory = 8;
+// Maximum free ranges without full memory that are tried for one block.
+constexpr int places_tried = 16;
+// Freed units after which the next mark is recorded, if these are more than a 16th of the held units.
+constexpr std::size_t least_units_per_mark = 8;
+constexpr std::size_t max_chunk_bytes = 64 * MiB;
+
+}  // namespace
+
+// The second try selects a new place, because slabs and callbacks of the budget may free blocks of this heap.
+// Free chunks are returned first, because the upstream may need them.
+heap_range& device_heap::allocate_range(std::size_t bytes, std::size_t align) {
+  char const* refusal = "";
+  const auto make_room = [&] {
+    free_empty_slabs();
+    const std::size_t released = upstream_ != nullptr ? release_free(0) : 0;
+    const bool relieved = budget_->relieve(&budget_subscription_);
+    free_empty_slabs();
+    return relieved || released != 0;
+  };
+  try {
+    if (heap_range* const taken = try_allocate_range(bytes, align, refusal)) return *taken;
+    (void)make_room();
+  } catch (std::bad_alloc const&) {
+    if (!make_room()) throw;
+  }
+  if (heap_range* const taken = try_allocate_range(bytes, align, refusal)) return *taken;
+  release_unmapped_handles();  // others may need less
+  refuse(bytes, align, refusal);
+}
+
+heap_range* device_heap::try_allocate_range(std::size_t bytes, std::size_t align, char const*& refusal) {
+  ranges_.prepare();
+  heap_range* const ready = ranges_.best_fit(bytes, align);
+  if (ready != nullptr && (prefers_memory() || !fits_a_smaller_range(bytes, align, *ready)))
+    return &cut(*ready, heap_ranges::place_in(*ready, bytes, align), bytes);
+  if (upstream_ != nullptr) {
+    const std::size_t padded = add_saturating(bytes, align - default_alignment);
+    if (padded > tidemark::detail::max_block_bytes) refuse(bytes, align, "");
+    heap_range& chunk = add_chunk(padded);
+    heap_range& taken = cut(chunk, heap_ranges::place_in(chunk, bytes, align), bytes);
+    ++misses_;
+    return &taken;
+  }
+  if (bytes > total_bytes_ || align > addresses_per_byte_of_memory * total_bytes_) {
+    refusal = device_memory_exhausted;
+    return nullptr;
+  }
+  // A smaller range without memory may have been preferred to a range with memory.
+  const auto cut_ready_range = [&]() -> heap_range* {
+    heap_range* const fits = ranges_.best_fit(bytes, align);
+    return fits != nullptr ? &cut(*fits, heap_ranges::place_in(*fits, bytes, align), bytes) : nullptr;
+  };
+  placement to = cheapest_place(bytes, align);
+  if (to.range != nullptr && to.missing == 0) return &cut(*to.range, to.begin, bytes);
+  const on_device here{*driver_, device_};
+  require_memory(*driver_, "cudaSetDevice", here.result(), name_);
+  if (!may_map()) {
+    refusal = no_mapping_in_captures;
+    return cut_ready_range();
+  }
+  if (to.range == nullptr) {
+    if (!add_reservation(add_saturating(bytes, align > unit_bytes_ ? align : 0))) {
+      refusal = no_addresses;
+      return cut_ready_range();
+    }
+    to = cheapest_place(bytes, align);
+  }
+  heap_region& region = *to.range->region;
+  if (region.units.size() < to.last) {
+    region.freed_at.resize(to.last, 0);
+    region.units.resize(to.last, 0);
+  }
+  if (!gather(to, cut_bytes_ + bytes, refusal)) return cut_ready_range();
+  const outcome mapped = map(to);
+  if (mapped.result == status::out_of_memory) {
+    refusal = device_memory_exhausted;
+    return cut_ready_range();
+  }
+  require_success(*driver_, mapped.call, mapped.result);
+  heap_range& taken = cut(*to.range, to.begin, bytes);
+  ++misses_;
+  return &taken;
+}
+
+heap_range& device_heap::cut(heap_range& from, std::uintptr_t begin, std::size_t bytes) {
+  heap_ranges::reserve_pages(*from.region, begin + bytes);
+  cut_bytes_ += bytes;
+  peak_cut_bytes_ = std::max(peak_cut_bytes_, cut_bytes_);
+  const std::size_t missing_before =
+      from.missing_bytes == 0 ? 0 : place_at(from, from.begin, begin - from.begin).missing * unit_bytes_;
+  heap_range& taken = ranges_.cut(from, begin, bytes, missing_before);
+  stranded_idle_bytes_ = std::min(stranded_idle_bytes_, idle_bytes());
+  return taken;
+}
+
+void device_heap::free_range(heap_range& live) noexcept {
+  cut_bytes_ -= live.bytes;
+  freed_since_mark_ += live.bytes;
+  if (!live.region->is_chunk) {
+    const std::uintptr_t base = live.region->addresses.begin;
+    const std::size_t last = ranges_.units_over(live.end() - base);
+    for (std::size_t unit = ranges_.unit_at(live.begin - base); unit < last; ++unit)
+      live.region->freed_at[unit] = marks_.next();
+  }
+  (void)ranges_.free_and_merge(live);
+  if (marks_due_ != 0 &&
+      freed_since_mark_ >= std::max(held_bytes_ / 16, least_units_per_mark * unit_bytes_)) {
+    const on_device here{*driver_, device_};
+    record_mark();
+    --marks_due_;
+  }
+}
+
+// ---- memory behind addresses ------------------------------------------------------------------------------
+
+bool device_heap::prefers_memory() const noexcept {
+  return may_move(move_budget::moves_per_wait) ||
+         held_bytes_ < peak_cut_bytes_ + peak_cut_bytes_ / slack_before_best_fit;
+}
+
+bool device_heap::fits_a_smaller_range(std::size_t bytes, std::size_t align,
+                                       heap_range const& ready) const noexcept {
+  heap_range const* const smallest = ranges_.lacking().first(bytes);
+  return smallest != nullptr && smallest->bytes < ready.bytes &&
+         heap_ranges::place_in(*smallest, bytes, align) != 0;
+}
+
+device_heap::placement device_heap::place_at(heap_range& range, std::uintptr_t begin,
+                                             std::size_t bytes) const noexcept {
+  heap_region const& region = *range.region;
+  placement here{.range = &range,
+                 .begin = begin,
+                 .first = ranges_.unit_at(begin - region.addresses.begin),
+                 .last = ranges_.units_over(begin + bytes - region.addresses.begin)};
+  const std::size_t known = std::clamp(region.units.size(), here.first, here.last);
+  const auto units = region.units.begin();
+  here.missing = here.last - known +
+                 static_cast<std::size_t>(std::count(units + static_cast<std::ptrdiff_t>(here.first),
+                                                     units + static_cast<std::ptrdiff_t>(known), 0u));
+  return here;
+}
+
+// Finds the place in a free range with the fewest units without memory, and the lowest of these places. The
+// place is the start of the range or of a unit. Returns no range if the block does not fit.
+device_heap::placement device_heap::cheapest_place_in(heap_range& range, std::size_t bytes,
+                                                      std::size_t align) const noexcept {
+  const std::uintptr_t lowest = heap_ranges::place_in(range, bytes, align);
+  if (lowest == 0) return {};
+  heap_region const& region = *range.region;
+  placement best = place_at(range, lowest, bytes);
+  const std::size_t units = ranges_.units_over(bytes);
+  const auto lacks = [&](std::size_t unit) { return unit >= region.units.size() || region.units[unit] == 0; };
+  std::size_t first = ranges_.units_over(range.begin - region.addresses.begin);
+  if (best.missing == 0 || align > unit_bytes_ || first >= region.units.size()) return best;
+  std::uintptr_t begin = region.addresses.begin + first * unit_bytes_;
+  if (begin > range.end() || bytes > range.end() - begin) return best;
+  std::size_t missing = place_at(range, begin, bytes).missing, fewest = best.missing;
+  for (std::uintptr_t at = begin;;) {
+    if (missing < fewest) {
+      fewest = missing;
+      begin = at;
+    }
+    missing += std::size_t{lacks(first + units)} - std::size_t{lacks(first)};
+    at += unit_bytes_;
+    if (++first >= region.units.size() || at > range.end() || bytes > range.end() - at) break;
+  }
+  return fewest < best.missing ? place_at(range, begin, bytes) : best;
+}
+
+// Prefers the fewest units without memory, then the smallest range. Always includes the largest free range.
+device_heap::placement device_heap::cheapest_place(std::size_t bytes, std::size_t align) const noexcept {
+  placement best;
+  const auto consider = [&](heap_range* range) {
+    const placement here = cheapest_place_in(*range, bytes, align);
+    if (here.range != nullptr && (best.range == nullptr || here.missing < best.missing)) best = here;
+  };
+  int tries = prefers_memory() ? places_tried : 1;
+  free_lists const& lacking = ranges_.lacking();
+  for (heap_range* at = lacking.first(bytes); at != nullptr && --tries >= 0; at = lacking.next(*at)) {
+    consider(at);
+    if (best.range != nullptr && best.missing == 0) return best;
+  }
+  if (tries < 0 && (prefers_memory() || best.range == nullptr)) consider(lacking.last());
+  return best;
+}
+
+bool device_heap::add_reservation(std::size_t bytes) {
+  if (bytes > std::numeric_limits<std::size_t>::max() / 2) return false;
+  const std::size_t most = (keeps_addresses_ ? 1 : addresses_per_byte_of_memory) * total_bytes_;
+  const byte_range range = reserve_addresses(*driver_, align_up(bytes, unit_bytes_), most, unit_bytes_);
+  if (range.empty()) return false;
+  try {
+    ranges_.add(range, false);
+  } catch (...) {
+    (void)driver_->free_reservation(range);
+    throw;
+  }
+  return true;
+}
+
+// A chunk is a quarter as large as all chunks before it, which keeps the number and the unused parts small.
+heap_range& device_heap::add_chunk(std::size_t bytes) {
+  const std::size_t wanted = std::clamp(held_bytes_ / 4, 2 * MiB, max_chunk_bytes);
+  constexpr std::size_t granule = heap_ranges::granule_bytes;
+  const byte_range chunk =
+      tidemark::detail::allocate_by_halves(*upstream_, align_up(bytes, granule) / granule,
+                                           std::max(bytes, wanted) / granule, granule, default_alignment);
+  try {
+    heap_range& added = ranges_.add(chunk, true);
+    held_bytes_ += chunk.size;
+    return added;
+  } catch (...) {
+    upstream_->deallocate(chunk.data(), chunk.size, default_alignment);
+    throw;
+  }
+}
+
+}  // namespace tidemark::gpu::detail

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+// The units of memory: created, moved, shared and returned.
+#include <tidemark/cuda/resources/detail/device_heap.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include <tidemark/cuda/driver/cuda_error.hpp>
+#include <tidemark/cuda/driver/detail/driver_state.hpp>
+
+#include "../driver/driver_errors.hpp"
+
+namespace tidemark::gpu::detail {
+namespace {
+
+// The heap creates new memory, instead of moving units, up to this share above the peak of live bytes. Up to
+// the second share it creates new memory instead of waiting, if this is enough for the block.
+constexpr std::size_t slack_before_moves = 96, slack_before_waits = 64;
+// The next blocks may need memory too. Marks behind the next frees show which memory may move.
+constexpr int marks_after_need = 8;
+
+}  // namespace
+
+bool device_heap::gather(placement const& to, std::size_t live_bytes, char const*& refusal) {
+  unmapped_handles_.reserve(std::max(to.missing, unmapped_handles_.size()));
+  const auto lacks = [&] { return to.missing - std::min(to.missing, unmapped_handles_.size()); };
+  const bool may_unmap = !keeps_addresses_ && !is_capturing();
+  const auto move_idle = [&] {
+    move_budget_.spend_moves(
+        unmap_idle(lacks(), to, [&](physical_handle memory) { unmapped_handles_.push_back(memory); }));
+  };
+  const auto wait_and_move = [&] {
+    move_budget_.spend_wait();
+    if (marks_.wait()) move_idle();
+  };
+  const std::size_t most = std::max(peak_cut_bytes_, live_bytes);
+  const auto create_within = [&](std::size_t slack) {
+    const std::size_t wanted = (most + slack) / unit_bytes_ + 2, held = held_bytes_ / unit_bytes_;
+    if (wanted >= held + lacks()) create(lacks(), refusal);
+  };
+  if (keeps_addresses_) share_idle(lacks(), to);
+  create_within(most / slack_before_moves);
+  if (lacks() == 0) return true;
+  const auto is_worth_moves = [&](std::uint64_t moves) {
+    return may_move(moves) || lacks() * unit_bytes_ > most / slack_before_best_fit;
+  };
+  if (may_unmap && is_worth_moves(lacks())) {
+    marks_.query();
+    move_idle();
+    create_within(most / slack_before_waits);
+    if (lacks() != 0 && is_worth_moves(lacks() + move_budget::moves_per_wait) &&
+        ranges_.returnable_bytes() >= lacks() * unit_bytes_)
+      wait_and_move();
+  }
+  create(lacks(), refusal);
+  if (lacks() != 0 && may_unmap) {
+    marks_.query();
+    move_idle();
+    if (lacks() != 0) wait_and_move();
+  }
+  if (!keeps_addresses_) marks_due_ = marks_after_need;
+  if (may_unmap && freed_since_mark_ != 0) record_mark();
+  return lacks() == 0;
+}
+
+// Creates as many units as the device and its budget have.
+void device_heap::create(std::size_t units, char const*& refusal) {
+  for (; units != 0; --units) {
+    device_budget::claim claim{*budget_, unit_bytes_};
+    refusal = device_limit_reached;
+    if (!claim.is_allowed()) return;
+    refusal = device_memory_exhausted;
+    physical_handle memory = 0;
+    const status created = driver_->create(device_, unit_bytes_, memory);
+    if (created == status::out_of_memory) return;
+    require_success(*driver_, "cuMemCreate", created);
+    claim.commit();
+    held_bytes_ += unit_bytes_;
+    unmapped_handles_.push_back(memory);  // capacity is reserved
+  }
+}
+
+// Takes idle units for other addresses of a heap that keeps addresses. Graphs may use the old addresses,
+// which stay mapped to the same memory and are retired. Work on the old and on the new addresses is in the
+// order of the stream, as if a block were reused in place.
+void device_heap::share_idle(std::size_t units, placement const& but) {
+  ranges_.visit_largest_first([&](heap_range& range) {
+    if (units == 0) return false;
+    heap_region& region = *range.region;
+    if (&range == but.range || region.is_chunk) return true;
+    auto [first, last] = ranges_.whole_units(range);
+    last = std::min(last, region.units.size());
+    while (last > first && region.units[last - 1] == 0) --last;
+    std::size_t begin = last;
+    while (begin > first && last - begin < units && region.units[begin - 1] != 0) --begin;
+    if (begin >= last) return true;
+    ranges_.prepare();
+    const byte_range idle = addresses(region, begin, last);
+    heap_ranges::reserve_pages(region, idle.end());
+    const std::size_t missing_before =
+        range.missing_bytes == 0
+            ? 0
+            : place_at(range, range.begin, idle.begin - range.begin).missing * unit_bytes_;
+    for (std::size_t unit = begin; unit < last; ++unit)
+      unmapped_handles_.push_back(std::exchange(region.units[unit], 0));  // capacity is reserved
+    ranges_.retire(range, idle.begin, idle.size, missing_before);
+    units -= last - begin;
+    move_budget_.spend_moves(last - begin);
+    return true;
+  });
+  ranges_.prepare();
+}
+
+// @pre No work uses the addresses.
+void device_heap::unmap_retired() noexcept {
+  const on_device here{*driver_, device_};
+  for (heap_region& region : ranges_.regions()) {
+    for (heap_range* range = region.first; range != nullptr;) {
+      heap_range* const next =
+          range->after != nullptr && range->after->is_free ? range->after->after : range->after;
+      if (range->is_retired && driver_->unmap({range->begin, range->bytes}) == status::success)
+        ranges_.restore(*range);
+      range = next;
+    }
+  }
+}
+
+// Takes units first from ranges without complete memory, because such a range serves no block. Takes units of
+// large ranges before those of small ranges.
+template <class Take>
+std::size_t device_heap::unmap_idle(std::size_t units, placement const& but, Take take) noexcept {
+  std::size_t taken = 0;
+  ranges_.visit_largest_first([&](heap_range& range) {
+    if (range.region->is_chunk) return true;
+    auto [first, last] = ranges_.whole_units(range);
+    if (&range == but.range) {
+      taken += unmap_idle_of(range, first, std::min(last, but.first), units - taken, take);
+      first = std::max(first, but.last);
+    }
+    if (taken < units) taken += unmap_idle_of(range, first, last, units - taken, take);
+    return taken < units;
+  });
+  return taken;
+}
+
+// One call unmaps a run of units.
+template <class Take>
+std::size_t device_heap::unmap_idle_of(heap_range& range, std::size_t first, std::size_t last,
+                                       std::size_t units, Take take) noexcept {
+  heap_region& region = *range.region;
+  const auto is_idle = [&](std::size_t unit) {
+    return region.units[unit] != 0 && marks_.has_passed(region.freed_at[unit]);
+  };
+  std::size_t taken = 0;
+  for (last = std::min(last, region.units.size()); last > first && taken < units;) {
+    if (!is_idle(last - 1)) {
+      --last;
+      continue;
+    }
+    std::size_t begin = last - 1;
+    while (begin > first && last - begin < units - taken && is_idle(begin - 1)) --begin;
+    status unmapped = driver_->unmap(addresses(region, begin, last));
+    if (unmapped != status::success &&
+        begin != last - 1) {  // the documentation does not promise it for a run
+      begin = last - 1;
+      unmapped = driver_->unmap(addresses(region, begin, last));
+    }
+    if (unmapped != status::success) break;
+    for (std::size_t unit = begin; unit < last; ++unit) take(std::exchange(region.units[unit], 0));
+    taken += last - begin;
+    last = begin;
+  }
+  if (taken != 0) ranges_.set_missing(range, range.missing_bytes + taken * unit_bytes_);
+  return taken;
+}
+
+// Maps a run of units, and makes the run accessible by one call. If that fails, the handles stay unmapped.
+outcome device_heap::map(placement const& to) noexcept {
+  heap_region& region = *to.range->region;
+  outcome result;
+  for (std::size_t unit = to.first; unit < to.last && result.good();) {
+    const std::size_t first = unit;
+    for (; unit < to.last && region.units[unit] == 0; ++unit) {
+      result = {driver_->map(addresses(region, unit, unit + 1), unmapped_handles_.back()), "cuMemMap"};
+      if (!result.good()) break;
+      region.units[unit] = unmapped_handles_.back();
+      unmapped_handles_.pop_back();
+    }
+    if (unit == first) {
+      ++unit;
+      continue;
+    }
+    const status allowed = driver_->allow_access(addresses(region, first, unit), device_set{device_});
+    if (allowed == status::success) {
+      ranges_.set_missing(*to.range, to.range->missing_bytes - (unit - first) * unit_bytes_);
+      continue;
+    }
+    result = {allowed, "cuMemSetAccess"};
+    for (std::size_t each = first; each < unit; ++each) {
+      const status unmapped = driver_->unmap(addresses(region, each, each + 1));
+      if (unmapped == status::success) unmapped_handles_.push_back(region.units[each]);
+      else lose_unit(unmapped);
+      region.units[each] = 0;
+    }
+  }
+  return result;
+}
+
+// ---- returning memory -------------------------------------------------------------------------------------
+
+std::size_t device_heap::release_free(std::size_t target_bytes) noexcept {
+  return keeps_addresses_ ? 0 : release_idle(target_bytes);
+}
+
+std::size_t device_heap::release_idle(std::size_t target_bytes) noexcept {
+  if (target_bytes == 0) free_empty_slabs();
+  if (idle_bytes() <= target_bytes) return 0;
+  if (upstream_ != nullptr) return release_chunks(target_bytes);
+  const on_device here{*driver_, device_};
+  if (here.result() != status::success || is_capturing()) return 0;
+  const std::size_t before = held_bytes_;
+  const auto release_passed = [&] {
+    const auto excess = [&] {
+      return (idle_bytes() - std::min(idle_bytes(), target_bytes) + unit_bytes_ - 1) / unit_bytes_;
+    };
+    if (excess() != 0) release_unmapped_handles();
+    if (excess() != 0) (void)unmap_idle(excess(), {}, [&](physical_handle memory) { release_unit(memory); });
+    return excess() == 0;
+  };
+  marks_.query();
+  if (!release_passed() && marks_.wait()) (void)release_passed();
+  return before - held_bytes_;
+}
+
+std::size_t device_heap::release_chunks(std::size_t target_bytes) noexcept {
+  std::size_t released = 0;
+  auto& regions = ranges_.regions();
+  for (auto at = regions.begin(); at != regions.end() && idle_bytes() > target_bytes;) {
+    heap_range& first = *(at++)->first;
+    if (!first.is_free || first.after != nullptr) continue;
+    const byte_range chunk = ranges_.remove(first);
+    held_bytes_ -= chunk.size;
+    released += chunk.size;
+    upstream_->deallocate(chunk.data(), chunk.size, default_alignment);
+  }
+  return released;
+}
+
+void device_heap::release_unmapped_handles() noexcept {
+  const on_device here{*driver_, device_};
+  while (!unmapped_handles_.empty()) {
+    const physical_handle memory = unmapped_handles_.back();
+    unmapped_handles_.pop_back();
+    release_unit(memory);
+  }
+}
+
+void device_heap::release_unit(physical_handle memory) noexcept {
+  const status released = driver_->release(memory);
+  if (released != status::success) return lose_unit(released);
+  held_bytes_ -= unit_bytes_;
+  budget_->subtract_bytes(unit_bytes_);
+}
+
+void device_heap::lose_unit(status because) noexcept {
+  held_bytes_ -= unit_bytes_;  // the budget still counts the unit
+  report_lost(*driver_, name_, "cuMemRelease", because, unit_bytes_);
+}
+
+void device_heap::release() noexcept {
+  for (heap_region& region : ranges_.regions()) {
+    for (heap_range* range = region.first; range != nullptr; range = range->after) {
+      if (range->slab != nullptr) slabs_.destroy(*range->slab);
+    }
+    std::ranges::fill(region.freed_at, marks_.next());
+  }
+  slabs_.forget();
+  ranges_.free_all();
+  requested_bytes_ = large_bytes_ = cut_bytes_ = 0;
+  large_deallocations_ = large_allocations_;
+  (void)release_idle(0);
+  if (held_bytes_ == 0) unmap_retired();
+}
+
+}  // namespace tidemark::gpu::detail
