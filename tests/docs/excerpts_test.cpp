@@ -153,6 +153,17 @@ TEST_F(excerpts, device_arena_loop_leaves_the_arena_empty) {
   EXPECT_EQ(step.position(), 0u);
 }
 
+TEST_F(excerpts, a_driver_counts_its_devices) {
+  int devices = 0;                                      // stays 0 without a driver, a device or TIDEMARK_CUDA
+  bool const has_device = gpu::default_driver().device_count(devices) == gpu::status::success && devices > 0;
+  EXPECT_TRUE(has_device);
+  class : public gpu::driver {
+  } without_device;
+  gpu::set_default_driver(&without_device);
+  EXPECT_EQ(gpu::default_driver().device_count(devices = 0), gpu::status::no_device);
+  EXPECT_EQ(devices, 0);
+}
+
 namespace excerpt_of_nccl {
 void run(ncclComm* comm, gpu::stream_handle stream, std::size_t n) {
   using nccl_arena = basic_arena<registered_memory<gpu::nccl_memory, gpu::nccl_window_registrar>>;
@@ -187,9 +198,9 @@ TEST_F(excerpts, epoch_keeps_only_the_loss) {
 TEST_F(excerpts, graph_arena_fits_the_rehearsed_layout) {
   gpu::device_resource device;
   auto const body = [](std::pmr::memory_resource& memory) { unique_block const block{&memory, 1000, 256}; };
-  graph_layout const layout = rehearse(body);          // how much memory does it need?
+  graph_layout const layout = rehearse(body, &device); // how much memory does it need?
   graph_arena memory{layout, &device};                 // exactly this size, from a gpu::device_resource
-  body(memory);                                        // while a stream captures; see capture.hpp
+  body(memory);                                        // while a stream captures
   EXPECT_EQ(memory.layout().bytes, layout.bytes);
 }
 
@@ -234,20 +245,21 @@ TEST_F(excerpts, planned_arena_runs_all_steps_but_one_by_a_plan) {
 TEST_F(excerpts, saved_plan_serves_the_first_step) {
   {
     planned_arena memory{&blocks};
-    for (int i = 0; i < 2; ++i) {
-      planned_arena::step step{memory};
+    for (int length : {128, 256, 128, 256}) {
+      planned_arena::step step{memory, length};
       train(memory);
     }
-    if (!memory.plans().empty()) save_plan(memory.plans().front(), "step.csv");   // at the end: the most recently used plan
+    for (step_plan const& plan : memory.plans()) save_plan(plan, "step" + std::to_string(plan.kind) + ".csv");   // at the end
   }
   planned_arena memory{&blocks};
-  memory.use(load_step_plan("step.csv"));                                      // a second argument names the kind
-  {
-    planned_arena::step step{memory};
+  for (int length : {128, 256}) memory.use(load_step_plan("step" + std::to_string(length) + ".csv"), length);
+  for (int length : {128, 256}) {
+    planned_arena::step step{memory, length};
     train(memory);
   }
-  EXPECT_EQ(memory.stats().planned_steps, 1u);
-  std::remove("step.csv");
+  EXPECT_EQ(memory.stats().planned_steps, 2u);
+  std::remove("step128.csv");
+  std::remove("step256.csv");
 }
 
 // ---- docs/plan_tools.md
