@@ -21,11 +21,12 @@ YEARS = {"boost_pool 1.74": 2020, "foonathan_pool 0.7.2": 2022, "jemalloc 5.3.0"
          "NumPy 1.24.2": 2023}
 HEAD = """# Benchmarks
 
-Forty rows, chosen before they were measured: each speed target, each claim of the README, and each row in which
-a peer was ahead. `./run bench --document` measures them in ten minutes and writes this page.
+Forty rows: each speed target, each claim of the README, and each row in which a peer was once ahead. `./run bench --document`
+measures them in ten minutes and writes this page.
 
-A ratio is the peer's value divided by ours: above 1, ours is better. Each row runs {repetitions} times, {seconds:g} s each time,
-ours and the peer in one process and in random order. The table shows medians. A target is a ratio (`2 x`), a limit
+Each row runs {repetitions} times, {seconds:g} s each time, ours and the peer in one process and in random order. A ratio is the peer's value
+divided by ours in one run: above 1, ours is better. Each column is the median of all runs. The median ratio therefore differs
+from the ratio of the two medians, because the machine's load changes between runs. A target is a ratio (`2 x`), a limit
 (`<= 3`) or a limit of what ours adds to the peer (`+4`); times are in nanoseconds. A target is *met* if the whole 95 % interval
 of the median meets it, *not met* if no part does, and *undecided* otherwise ([decision 24](decisions/0024-measurement-of-speed.md)).
 Charts show each row divided by its target, with the interval as a line: a bar to the right of 1 meets the target.
@@ -58,6 +59,17 @@ def number(value):
     if value is None:
         return ""
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}" if value and abs(value) < 0.01 else f"{value:.2f}"
+
+
+def metric(result):
+    """Returns the metric in words."""
+    return {"p99_99_ns": "99.99th percentile, ns"}.get(result["metric"], result["metric"].replace("_", " "))
+
+
+def share_of_time(results):
+    """Returns the smallest and largest time of ours for whole programs, relative to the peer's: 0.45 to 0.99."""
+    shares = [1 / result["ratio"] for result in results if result["topic"] == "programs"]
+    return f"{min(shares):.2f} to {max(shares):.2f}" if shares else ""
 
 
 def interval(result):
@@ -129,7 +141,7 @@ def table(results):
     head = ["| topic | row | metric | ours | peer | measured | 95 % interval | target | |", "|---|---|---|---:|---:|---:|---:|---:|---|"]
     return "\n".join(head + [
         f"| {result['topic']} | {result['name']}{' (' + result['best_peer'] + ')' if 'best_peer' in result else ''} | "
-        f"{result['metric'].replace('_', ' ')} | {number(ours(result))} | {number(peer(result))} | {measured(result)} | "
+        f"{metric(result)} | {number(ours(result))} | {number(peer(result))} | {measured(result)} | "
         f"{interval(result)} | {result['target']} | {verdict(result)} |" for result in results]) + "\n"
 
 
@@ -160,14 +172,15 @@ def write(report, folder):
         results = [result for result in report["results"] if result["topic"] == topic]
         if results:
             draw(results, charts / f"{topic}.svg")
-            text += f"\n## {entry['title']}\n\n{entry['about']}\n\n![{topic}: rows by their targets](benchmarks/{topic}.svg)\n"
-    text += "\n## Device\n\nDevice memory is measured on a GPU ([gpu.md](gpu.md)) and on a modelled device ([cuda.md](cuda.md)).\n"
-    text += "\n## The forty rows\n\nIf a row has several peers, the best is compared, and its name is in parentheses.\n\n" + table(report["results"])
+            about = entry["about"].replace("SHARE_OF_TIME", share_of_time(results))
+            text += f"\n## {entry['title']}\n\n{about}\n\n![{topic}: rows by their targets](benchmarks/{topic}.svg)\n"
+    text += "\n## Device\n\nDevice memory is measured on a GPU ([gpu.md](gpu.md)) and on a modelled device ([device_memory.md](reference/device_memory.md)).\n"
+    text += "\n## The forty rows\n\nIf a row has several peers, the peer with the best median is compared, and its name is in parentheses.\n\n" + table(report["results"])
     if report["left_out"]:
         text += "\nNot measured in this run:\n\n" + "".join(f"- {line.removeprefix('left out: ')}\n" for line in report["left_out"])
     reasons = unmet(report["results"], topics)
     if reasons:
-        text += "\n## Why targets are missed\n\n" + reasons
+        text += "\n## Why targets are missed\n\nUndecided rows are listed if a reason is known.\n\n" + reasons
     retired = [f"- {target}\n" for entry in topics.values() for target in entry.get("retired", [])]
     if retired:
         text += "\n## Retired targets\n\n" + "".join(retired)

@@ -306,7 +306,10 @@ def the_page_is_written_from_the_results(folder):
     for chart in charts:
         xml.etree.ElementTree.parse(folder / "benchmarks" / chart)
         expect((root / "docs/benchmarks" / chart).is_file(), f"docs/benchmarks/{chart} is missing")
-    measured = {(row["topic"], row["name"]) for row in json.loads((root / "docs/benchmarks/results.json").read_text())["results"]}
+    results = json.loads((root / "docs/benchmarks/results.json").read_text())["results"]
+    claim = f"[{document.share_of_time(results)} times the time](docs/benchmarks.md#programs)"
+    expect(claim in (root / "README.md").read_text(), f"the README lacks {claim}")
+    measured = {(row["topic"], row["name"]) for row in results}
     for topic, entry in topics.items():
         for row in entry["targets"]:
             expect((topic, row["name"]) in measured, f"the page lacks {topic}: {row['name']}")
