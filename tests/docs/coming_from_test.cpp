@@ -102,15 +102,38 @@ TEST(coming_from_std, reset_keeps_memory_and_release_returns_it) {
 }
 
 // | `monotonic_buffer_resource m{buffer, bytes};` |
-TEST(coming_from_std, borrowed_arena_fills_the_buffer_and_throws_if_it_is_full) {
+TEST(coming_from_std, upstream_arena_continues_on_the_heap_and_borrowed_arena_throws) {
   constexpr std::size_t bytes = 256;
   alignas(64) std::byte buffer[bytes];
   std::pmr::monotonic_buffer_resource left{buffer, bytes};
   EXPECT_EQ(left.allocate(64, 64), buffer);
   EXPECT_NE(left.allocate(256, 64), nullptr) << "continues on the heap";
+  {
+    upstream_arena m{buffer, bytes};
+    EXPECT_EQ(m.allocate(64, 64), buffer);
+    EXPECT_NE(m.allocate(256, 64), nullptr) << "continues on the heap";
+  }
   borrowed_arena m{buffer, bytes};
   EXPECT_EQ(m.allocate(64, 64), buffer);
   EXPECT_THROW((void)m.allocate(256, 64), out_of_memory);
+}
+
+// | `monotonic_buffer_resource m{buffer, bytes, &upstream};` |
+TEST(coming_from_std, upstream_arena_continues_on_its_upstream) {
+  constexpr std::size_t bytes = 256;
+  alignas(64) std::byte buffer[bytes];
+  statistics_resource upstream;
+  {
+    std::pmr::monotonic_buffer_resource m{buffer, bytes, &upstream};
+    EXPECT_EQ(m.allocate(64, 64), buffer);
+    EXPECT_NE(m.allocate(256, 64), nullptr);
+    EXPECT_GT(upstream.stats().used_bytes, 0u);
+  }
+  upstream_arena m{buffer, bytes, &upstream};
+  EXPECT_EQ(m.allocate(64, 64), buffer);
+  EXPECT_EQ(upstream.stats().used_bytes, 0u);
+  EXPECT_NE(m.allocate(256, 64), nullptr);
+  EXPECT_GT(upstream.stats().used_bytes, 0u);
 }
 
 // | `monotonic_buffer_resource m{&upstream};` |
@@ -697,7 +720,7 @@ TEST_F(coming_from_protobuf, position_and_committed_bytes_measure_the_arena) {
 }
 
 // | `ArenaOptions::initial_block` |
-TEST_F(coming_from_protobuf, borrowed_arena_begins_in_memory_of_the_caller) {
+TEST_F(coming_from_protobuf, upstream_arena_begins_in_memory_of_the_caller) {
   alignas(64) std::byte block[1024];
   const auto is_inside = [&](void* x) { return x >= block && x < block + sizeof block; };
 #if defined(TIDEMARK_ROWS_OF_PROTOBUF)
@@ -709,8 +732,8 @@ TEST_F(coming_from_protobuf, borrowed_arena_begins_in_memory_of_the_caller) {
     EXPECT_TRUE(is_inside(google::protobuf::Arena::CreateArray<char>(&on_block, 100)));
   }
 #endif
-  borrowed_arena b{block, sizeof block};
-  EXPECT_TRUE(is_inside(b.allocate(100)));
+  upstream_arena a{block, sizeof block};
+  EXPECT_TRUE(is_inside(a.allocate(100)));
 }
 
 // | `ArenaOptions::block_alloc` |
