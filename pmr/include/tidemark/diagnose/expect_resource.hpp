@@ -83,7 +83,8 @@ class [[nodiscard]] expect_resource {
   /// began the scope may be writing to them.
   ~expect_resource();
 
-  /// Blocks that came from the default resource or `operator new` so far.
+  /// Blocks that came from the default resource so far, and from `operator new` if the program includes
+  /// `watched_new.hpp`.
   [[nodiscard]] std::uint64_t missed_blocks() const noexcept;
   /// Bytes of these blocks, as requested.
   [[nodiscard]] std::uint64_t missed_bytes() const noexcept;

@@ -96,11 +96,11 @@ class [[nodiscard]] epoch {
     if (is_open()) (void)end();
   }
 
-  /// Keeps the blocks of `things` when the epoch ends. Each thing is a buffer, a view, a pointer to or into a
-  /// block, or a contiguous range of trivially copyable elements. Keeping a range keeps its storage, and the
-  /// blocks of elements that are pointers or views. Other types do not compile, because `keep` cannot find
-  /// the blocks of nodes and elements. Ignores null, blocks of other epochs, threads and resources, and
-  /// blocks kept already.
+  /// Keeps the blocks of buffers, views, pointers, and ranges of trivially copyable elements when the epoch
+  /// ends. Does not own: a buffer or container must outlive the epoch. A pointer may point into a block, and
+  /// a range is contiguous. Keeping a range keeps its storage, and the blocks of elements that are pointers
+  /// or views. Other types do not compile, because `keep` cannot find the blocks of nodes and elements.
+  /// Ignores null, blocks of other epochs, threads and resources, and blocks kept already.
   /// @return number of newly kept blocks. O(1) for the start of a block, O(blocks of the epoch) for an
   /// address inside a block.
   template <class... Things>

@@ -87,8 +87,8 @@ concept capturable = std::invocable<Body&, std::pmr::memory_resource&, Inputs&, 
 template <class Inputs, class Outputs>
 class captured_graph {
  public:
-  /// Launches the graph on the stream of the capture, which must still exist. @throws whatever the backend
-  /// throws; `launch_count` is unchanged then
+  /// Launches the graph on the stream of the capture; on the host, only counts. The stream must still exist.
+  /// @throws whatever the backend throws; `launch_count` is unchanged then
   void launch() { launch(the_parts().stream); }
   /// Launches the graph after the work on `stream`. @throws as above
   void launch(graph_stream stream) { the_parts().launch(stream); }

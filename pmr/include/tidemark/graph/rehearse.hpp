@@ -58,8 +58,9 @@ class rehearsal final : public detail::distinct_resource {
   std::pmr::memory_resource* memory_;
 };
 
-/// Runs `body(resource)` and returns the layout of its allocations. The resource places blocks like a
-/// `graph_arena`; an arena made from the result is exactly large enough.
+/// Runs `body(resource)` on blocks of `memory`, or on addresses without memory if null, and returns the
+/// layout of its allocations. The resource places blocks like a `graph_arena`; an arena made from the result
+/// is exactly large enough.
 ///
 /// ```cpp
 /// graph_layout const layout = rehearse([&](std::pmr::memory_resource& memory) { step(memory, x, y); });
