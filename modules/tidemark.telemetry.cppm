@@ -17,6 +17,7 @@ using tidemark::trace_slice;
 // Adaptors that count and limit
 using tidemark::expect_no_upstream;
 using tidemark::limit_resource;
+using tidemark::observer_list;
 using tidemark::statistics_resource;
 
 // Adaptors that record every block

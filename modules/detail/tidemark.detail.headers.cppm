@@ -99,9 +99,9 @@ using tidemark::bad_deallocate_policy, tidemark::graph_arena, tidemark::graph_ar
 
 // telemetry
 using tidemark::trace_log, tidemark::trace_log_options, tidemark::trace_resource, tidemark::trace_slice,
-    tidemark::expect_no_upstream, tidemark::limit_resource, tidemark::statistics_resource,
-    tidemark::fail_each_allocation, tidemark::test_resource, tidemark::test_resource_options,
-    tidemark::tracking_resource;
+    tidemark::expect_no_upstream, tidemark::limit_resource, tidemark::observer_list,
+    tidemark::statistics_resource, tidemark::fail_each_allocation, tidemark::test_resource,
+    tidemark::test_resource_options, tidemark::tracking_resource;
 
 }  // namespace tidemark
 

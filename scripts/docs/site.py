@@ -179,14 +179,16 @@ class staging:
         return entries
 
 
-def doxygen(repository, folder):
+def doxygen(repository, folder, leaves_out_details=True):
     settings = (repository / "scripts/docs/Doxyfile").read_text()
+    if not leaves_out_details:
+        settings = re.sub(r"(?m)^EXCLUDE_.*$", "", settings)
     folders = " ".join(f'"{repository / include}"' for include in INCLUDE_FOLDERS)
     settings += f'\nINPUT = {folders}\nSTRIP_FROM_PATH = {folders}\nOUTPUT_DIRECTORY = "{folder}"\n'
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     done = subprocess.run(["doxygen", "-"], input=settings, text=True, capture_output=True)
-    if done.returncode != 0 or done.stderr.strip():
+    if done.returncode != 0 or (leaves_out_details and done.stderr.strip()):
         stop("Doxygen warns:\n" + done.stderr.replace(f"{repository}/", ""))
     return folder / "xml"
 
@@ -203,6 +205,8 @@ def main():
     repository, site = (pathlib.Path(argument).resolve() for argument in sys.argv[1:])
     work = site.with_name(site.name + "_work")
     pages = staging(repository, work / "pages")
+    # The page of classes lists what they inherit from classes of no page (tests/docs/members.py).
+    doxygen(repository, work / "doxygen_of_all", leaves_out_details=False)
     generated = {"@headers": pages.write_headers(doxygen(repository, work / "doxygen")), "@decisions": pages.decisions()}
     pages.adapt()
     pages.write_sources()

@@ -17,6 +17,7 @@
 #include <tidemark/core/out_of_memory.hpp>
 #include <tidemark/core/units.hpp>
 #include <tidemark/telemetry/limit_resource.hpp>
+#include <tidemark/telemetry/observer_list.hpp>
 #include <tidemark/telemetry/statistics_resource.hpp>
 
 #include "other_thread.hpp"
@@ -322,6 +323,40 @@ TEST(scratch, set_scratch_options_observes_the_arenas_made_from_then_on) {
     EXPECT_EQ(counted.stats().peak_blocks, 2u);
   });
   set_scratch_options({.name = "scratch"});
+}
+
+TEST(observer_list, tells_every_observer_and_ignores_null) {
+  recording_observer first, second;
+  observer_list both{&first, nullptr, &second};
+  {
+    arena memory{{.observer = &both}};
+    const arena::scope scope{memory};
+    push_each_form(memory);
+  }
+  EXPECT_EQ(first.events, second.events);
+  EXPECT_EQ(first.events.size(), 2 * events_of_each_form().size());
+  EXPECT_EQ(first.detached_times, 1u);
+  both.step_began(3);
+  both.step_ended();
+  EXPECT_EQ(event_list(second.events.end() - 2, second.events.end()), (event_list{"step 3", "end"}));
+}
+
+TEST(observer_list, undoes_what_earlier_observers_saw_if_an_observer_rejects_a_block) {
+  recording_observer first, second, third;
+  observer_list all{&first, &second, &third};
+  arena memory{{.observer = &all}};
+  second.rejects_next = true;
+  EXPECT_THROW((void)memory.push_bytes(8), std::bad_alloc);
+  EXPECT_EQ(first.drain(), event_list{"!8"});
+  EXPECT_EQ(third.drain(), event_list{});
+  second.fails_next = true;
+  EXPECT_THROW((void)memory.push_bytes(16), std::bad_alloc);
+  EXPECT_EQ(first.drain(), (event_list{"+16", "-16"}));
+  EXPECT_EQ(second.drain(), event_list{"!16"});
+  EXPECT_EQ(third.drain(), event_list{"!16"});
+  (void)memory.push_bytes(24);
+  for (recording_observer* const each : {&first, &second, &third})
+    EXPECT_EQ(each->drain(), event_list{"+24"});
 }
 
 }  // namespace

@@ -2,11 +2,11 @@
 """Each public member of a public class has a sentence, and docs/reference/classes.md lists the functions.
 
     members.py REPOSITORY XML             fails if a member has no sentence
-    members.py REPOSITORY XML compare     fails if the page is not up to date
-    members.py REPOSITORY XML write       writes the page
+    members.py REPOSITORY ALL compare     fails if the page is not up to date
+    members.py REPOSITORY ALL write       writes the page
     members.py REPOSITORY CASE            one fact on a declaration of a few lines
 
-XML is the folder that scripts/docs/site.py had Doxygen write.
+XML and ALL are folders that scripts/docs/site.py had Doxygen write, of public headers and of all headers.
 
 Excluded by kind: members that the compiler makes, destructors, moves and swaps, names that the standard gives
 its types, and members that a concept documents for all its models.
@@ -21,10 +21,10 @@ sys.path.insert(0, str(repository / "scripts/docs"))
 import reference  # noqa: E402
 
 # Said once, on docs/address_spaces.md, <tidemark/core/registered_memory.hpp> and by cuda::mr.
-OF_CONCEPTS = {"traits", "event_type", "is_collective", "reserve", "commit", "decommit", "release", "chunk_bytes", "granularity"}
+OF_CONCEPTS = {"traits", "event_type", "is_collective", "reserve", "commit", "decommit", "chunk_bytes", "granularity"}
 OF_CUDA_MR = {"allocate", "deallocate", "allocate_async", "deallocate_async"}
 OF_THE_STANDARD = re.compile(r"using (\w+_type|reference|\w*pointer|element_type|propagate_on_\w+|is_always_equal|other|scope) =|\bswap\(|"
-                             r"operator bool|default_alignment")
+                             r"operator bool|default_alignment =|release\(byte_range")
 
 
 def is_left_out(name, owner, declared):
@@ -54,7 +54,7 @@ INTRODUCTION = """# Classes and functions
 
 The tests generate this page from the headers: a line has the first sentence of a comment, and `…` stands for any number
 of arguments. Parentheses have the bases and the header of a class. Copies, moves, destructors, members of standard types
-and inherited functions are left out. [Options](options.md) lists option types, [Design](../design.md#names-of-statistics)
+and functions of listed bases are left out. [Options](options.md) lists option types, [Design](../design.md#names-of-statistics)
 the members of statistics. A line of several functions has those with one meaning in all classes: `name()` in messages,
 `stats()` is a snapshot, `options()` are in effect, `check_invariants()` reports a violation for each broken invariant,
 `what()` is a sentence, `resource()`, `upstream_resource()`, `space()`, `stream()` and `device()` return what they name. A
@@ -114,6 +114,20 @@ def lines_of(known, members, owner, indent):
     return [f"{indent}- {line}" for line in [*others, ", ".join(common), ", ".join(calls)] if line]
 
 
+def of_hidden_bases(known, element, overridden):
+    """Yields the documented functions that a class inherits from classes in `detail`, which have no lines of their own."""
+    for base in element.findall("basecompoundref"):
+        found = known.compounds.get(base.get("refid"))
+        if found is None or base.get("prot") != "public" or "detail" not in base.text:
+            continue
+        owner = found.findtext("compoundname").split("::")[-1]
+        own = [m for m in sorted(known.members(found), key=reference.line_of)
+               if m.get("kind") == "function" and m.findtext("name") not in {owner, "release_unused", *overridden} and sentence(known, m) and
+               not is_left_out(m.findtext("name"), owner, known.declaration(m, reference.file_of(m)))]
+        yield from own
+        yield from of_hidden_bases(known, found, overridden | {m.findtext("name") for m in own})
+
+
 def page(known):
     known.home = {}  # no links: the pages of headers are only on the site
     parts, listed = {}, {}
@@ -121,11 +135,14 @@ def page(known):
         lines = parts.setdefault(path.split("/")[1].removesuffix(".hpp"), [])
         for element in sorted(elements, key=reference.line_of):
             name = (element.findtext("compoundname") or "").removeprefix("tidemark::")
+            if "detail::" in name + (element.findtext("qualifiedname") or ""):
+                continue
             if element.get("kind") in ("class", "struct"):
                 short = re.sub(r"<.*", "", name).split("::")[-1]
                 members = [m for m in sorted(known.members(element), key=reference.line_of)
                            if m.get("kind") == "function" and reference.file_of(m) == path and
                            not is_left_out(m.findtext("name"), short, known.declaration(m, path))]
+                members += of_hidden_bases(known, element, {m.findtext("name") for m in members})
                 bases = [re.sub(r"tidemark::|<.*", "", base.text).strip() for base in element.findall("basecompoundref")
                          if base.get("prot") == "public" and "detail" not in base.text]
                 notes = [*(f"`{base}`" for base in bases), f"`<{path}>`"]

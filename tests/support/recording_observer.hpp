@@ -29,7 +29,10 @@ class recording_observer final : public allocation_observer {
   void allocated(void* block, std::size_t bytes, std::size_t align) override {
     EXPECT_TRUE(is_pending_);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % align, 0u);
-    if (std::exchange(fails_next, false)) throw std::bad_alloc{};
+    if (std::exchange(fails_next, false)) {
+      failed(bytes);
+      throw std::bad_alloc{};
+    }
     is_pending_ = false;
     events.push_back("+" + std::to_string(bytes));
     EXPECT_TRUE(live.emplace(block, bytes).second) << "a live block was allocated again";

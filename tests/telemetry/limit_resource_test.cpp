@@ -108,6 +108,13 @@ TEST_F(limit, limit_below_used_bytes_rejects_requests_until_enough_is_freed) {
   resource.deallocate(b, 40);
 }
 
+TEST(limit_resource, has_a_name_without_an_upstream) {
+  limit_resource budget{8, "tape"};
+  EXPECT_STREQ(budget.name(), "tape");
+  EXPECT_EQ(budget.upstream_resource(), std::pmr::get_default_resource());
+  EXPECT_STREQ(statistics_resource{"counted"}.name(), "counted");
+}
+
 // T.3
 TEST(limit_resource, threads_never_exceed_the_limit_and_lose_no_part_of_it) {
   statistics_resource counted{std::pmr::new_delete_resource()};

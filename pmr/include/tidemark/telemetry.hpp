@@ -5,6 +5,7 @@
 
 #include <tidemark/telemetry/expect_no_upstream.hpp>
 #include <tidemark/telemetry/limit_resource.hpp>
+#include <tidemark/telemetry/observer_list.hpp>
 #include <tidemark/telemetry/statistics_resource.hpp>
 #include <tidemark/telemetry/test_resource.hpp>
 #include <tidemark/telemetry/trace_log.hpp>

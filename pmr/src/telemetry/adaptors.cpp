@@ -50,7 +50,12 @@ void* tracking_resource::allocate(std::size_t bytes, std::size_t align,
     void allocated(void* block, std::size_t size, std::size_t alignment) const {
       const std::scoped_lock lock{tracked.mutex_};
       detail::block_ledger& ledger = tracked.ledger_;
-      ledger.add(detail::block_here(block, size, alignment, ledger.next_number(), site));
+      try {
+        ledger.add(detail::block_here(block, size, alignment, ledger.next_number(), site));
+      } catch (...) {
+        failed(size);
+        throw;
+      }
       tracked.counter_.on_allocate(size);
     }
   } recorded{*this, site};

@@ -12,6 +12,7 @@
 #include <tidemark/core/detail/observed.hpp>
 #include <tidemark/core/detail/until_unload.hpp>
 #include <tidemark/core/violation.hpp>
+#include <tidemark/telemetry/observer_list.hpp>
 #include <tidemark/telemetry/trace_log.hpp>
 #include <tidemark/telemetry/trace_resource.hpp>
 
@@ -71,15 +72,27 @@ std::shared_ptr<trace_log> log_of_environment() {
   return made.value.log;
 }
 
+/// A program's observer and the process's trace. Ends with its resource, as the trace's observer does.
+class traced_beside final : public observer_list {
+ public:
+  using observer_list::observer_list;
+  void detached() noexcept override {
+    observer_list::detached();
+    delete this;
+  }
+};
+
 }  // namespace
 
 observer_pointer observer_of(allocation_observer* chosen, char const* name) {
-  if (chosen != nullptr) return observer_pointer{chosen};
   const std::shared_ptr<trace_log> log = log_of_environment();
-  if (log == nullptr) return observer_pointer{};
+  if (log == nullptr) return observer_pointer{chosen};
   auto traced = std::make_unique<trace_resource>(*log, name);
   traced->process_log_ = log;
-  return observer_pointer{traced.release()};
+  allocation_observer* all = traced.get();
+  if (chosen != nullptr) all = new traced_beside{chosen, all};
+  (void)traced.release();
+  return observer_pointer{all};
 }
 
 }  // namespace tidemark::detail

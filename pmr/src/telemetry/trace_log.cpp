@@ -525,7 +525,12 @@ trace_resource::trace_resource(std::pmr::memory_resource* upstream, trace_log& l
 trace_resource::~trace_resource() { log_.recorder_->remove_track(*track_); }
 
 void trace_resource::allocated(void* block, std::size_t bytes, std::size_t) {
-  log_.recorder_->record_allocation(*track_, block, bytes);
+  try {
+    log_.recorder_->record_allocation(*track_, block, bytes);
+  } catch (...) {
+    failed(bytes);
+    throw;
+  }
 }
 
 void trace_resource::released(void* block, std::size_t) noexcept {

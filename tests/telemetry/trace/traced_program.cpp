@@ -47,6 +47,10 @@ void run_all() {
     memory.deallocate(memory.allocate(200), 200);
     memory.deallocate(block, 300);
   }
+  statistics_resource seen;
+  arena counted{{.name = "counted", .observer = &seen}};
+  (void)counted.push_bytes(55);
+  if (seen.stats().used_bytes != 55) std::puts("the program's own observer does not see the block");
   (void)static_arena().push_bytes(77);
 }
 

@@ -60,7 +60,7 @@ struct arena_options {
   exhaustion_policy exhaustion = exhaustion_policy::throw_exception;  ///< response to exhaustion
   char const* name = "arena";  ///< used in messages and statistics; must outlive the arena and its exceptions
   trap_options trap = {};      ///< scopes to trap, on an `arena` only; other arenas warn
-  /// Sees each block; must outlive the arena. Null: `TIDEMARK_TRACE` of the environment may trace the arena.
+  /// Sees each block; must outlive the arena. `TIDEMARK_TRACE` of the environment may add a trace.
   /// An observed arena allocates on its slow path, and its `expand` returns false.
   allocation_observer* observer = nullptr;
 };

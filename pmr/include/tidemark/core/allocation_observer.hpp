@@ -18,14 +18,14 @@ namespace tidemark {
 /// arena step{{.name = "step", .observer = &budget}};
 /// (void)step.push_array<float>(32 * MiB);   // throws out_of_memory: 128 MiB; `step` is unchanged
 /// ```
-/// Exactly one of `allocated` and `failed` follows each return of `before_allocate`. The functions must not
+/// Exactly one call of `allocated` or `failed` follows each return of `before_allocate`. The functions must not
 /// use the observed resource, and are called on the thread that uses it. The observer of a shared arena or of
 /// resources of several threads must be thread-safe. It must outlive its resources.
 class allocation_observer {
  public:
   /// Called before an allocation. An exception rejects the allocation; the resource has not changed then.
   virtual void before_allocate([[maybe_unused]] std::size_t bytes, [[maybe_unused]] std::size_t align) {}
-  /// Called for each new block. An exception undoes the allocation; `failed` follows.
+  /// Called for each new block. An exception undoes the allocation; the observer must then have undone its part.
   /// @param bytes size as requested
   virtual void allocated(void* block, std::size_t bytes, std::size_t align) = 0;
   /// Called if the resource has no block after `before_allocate`.

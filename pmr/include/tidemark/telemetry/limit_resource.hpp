@@ -41,8 +41,8 @@ class limit_resource final : public detail::observing_adaptor<limit_resource> {
       : observing_adaptor{"limit_resource", upstream, name}, limit_bytes_{limit_bytes} {}
 
   /// The same on the default resource.
-  explicit limit_resource(std::size_t limit_bytes)
-      : limit_resource{std::pmr::get_default_resource(), limit_bytes} {}
+  explicit limit_resource(std::size_t limit_bytes, char const* name = "limit")
+      : limit_resource{std::pmr::get_default_resource(), limit_bytes, name} {}
 
   /// Rejects a wrong form at compile time; the message names the right form.
   template <std::convertible_to<std::pmr::memory_resource*> Upstream, class... Rest>

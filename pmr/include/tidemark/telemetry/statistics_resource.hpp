@@ -46,6 +46,9 @@ class statistics_resource final : public detail::observing_adaptor<statistics_re
   explicit statistics_resource(std::pmr::memory_resource* upstream = std::pmr::get_default_resource(),
                                char const* name = "statistics")
       : observing_adaptor{"statistics_resource", upstream, name} {}
+  /// The same on the default resource.
+  explicit statistics_resource(char const* name)
+      : statistics_resource{std::pmr::get_default_resource(), name} {}
 
   /// Counts the block.
   void allocated(void*, std::size_t bytes, std::size_t) override {

@@ -61,9 +61,8 @@ struct workspace_options {
   std::pmr::memory_resource* upstream = nullptr;
   /// Name in messages and statistics. The text must outlive the workspace.
   char const* name = "workspace";
-  /// Sees each acquisition of at least one element, and its end; must outlive the workspace. Null:
-  /// `TIDEMARK_TRACE` of the environment may trace the workspace. An observed workspace acquires on its slow
-  /// path.
+  /// Sees each acquisition of at least one element, and its end; must outlive the workspace.
+  /// `TIDEMARK_TRACE` of the environment may add a trace. An observed workspace acquires on its slow path.
   allocation_observer* observer = nullptr;
 };
 

@@ -28,9 +28,8 @@ class observer_pointer {
   allocation_observer* observer_ = nullptr;  // null: none
 };
 
-/// Returns `chosen`. If `chosen` is null, returns a new observer that writes to the process's trace and ends
-/// with its resource; null if the environment has no `TIDEMARK_TRACE`. @param name the resource's name in the
-/// trace
+/// Returns `chosen`, which may be null. With `TIDEMARK_TRACE` in the environment, returns a new observer that
+/// also writes to the process's trace, and ends with its resource. @param name the resource's name in the trace
 /// @throws std::bad_alloc
 [[nodiscard]] observer_pointer observer_of(allocation_observer* chosen, char const* name);
 
@@ -46,7 +45,7 @@ template <class Observer, class Allocate, class Undo>
     if (block != nullptr) observer.allocated(block, bytes, align);
   } catch (...) {
     if (block != nullptr) undo(block);
-    observer.failed(bytes);
+    else observer.failed(bytes);
     throw;
   }
   if (block == nullptr) observer.failed(bytes);

@@ -31,8 +31,8 @@ struct planned_arena_options {
   std::pmr::memory_resource* fallback = nullptr;
   /// Name in messages and statistics; must outlive the arena.
   char const* name = "planned_arena";
-  /// Sees each block and each step; must outlive the arena. Null: `TIDEMARK_TRACE` of the environment may
-  /// trace the arena. An observed arena allocates on its slow path, by the same plans.
+  /// Sees each block and each step; must outlive the arena. `TIDEMARK_TRACE` of the environment may add a
+  /// trace. An observed arena allocates on its slow path, by the same plans.
   allocation_observer* observer = nullptr;
 };
 
