@@ -85,13 +85,14 @@ void arena_batches(std::size_t n, std::size_t chunk_bytes) {
   });
 }
 
-/// One block of 64 bytes allocated and freed through the vtable.
+/// One block allocated and freed through the vtable.
+template <std::size_t Bytes = 64>
 void pairs(std::size_t n, std::pmr::memory_resource& resource) {
   std::pmr::memory_resource* const through_vtable = hidden(&resource);
   turn(n, [&] {
-    void* const block = through_vtable->allocate(64);
+    void* const block = through_vtable->allocate(Bytes);
     use(block);
-    through_vtable->deallocate(block, 64);
+    through_vtable->deallocate(block, Bytes);
   });
 }
 
@@ -632,6 +633,9 @@ int main(int count, char** arguments) {
   else if (is("synchronized_pool_pair_64")) {
     synchronized_pool pool;
     pairs(n, pool);
+  } else if (is("synchronized_pool_pair_64KiB")) {
+    synchronized_pool pool;
+    pairs<64 * KiB>(n, pool);
   } else if (is("synchronized_pool_pair_in_8_pools")) pairs_in_many_pools(n, 8, 1);
   else if (is("synchronized_pool_pair_in_64_pools")) pairs_in_many_pools(n, 64, 1);
   else if (is("synchronized_pool_pair_in_256_pools")) pairs_in_many_pools(n, 256, 1);

@@ -104,14 +104,25 @@ bool synchronized_pool::refuse_reentry(char const* operation) const noexcept {
   return true;
 }
 
-// Tries the thread's own heap blocks first if there is no pending work. `allocate_large` finds them too, but
-// does other work first. A pair of calls for a block of 64 KiB takes 11 ns here, and 29 ns there.
-void* synchronized_pool::allocate_slow(std::size_t bytes, std::size_t align) {
+// The calling thread's cache, if its heap blocks may serve the request and no work is pending; else null.
+detail::thread_cache* synchronized_pool::cache_for_heap_block(std::size_t bytes,
+                                                              std::size_t align) const noexcept {
   const own_cache slot = threads_.own_slot();
-  if (bytes > classes_.largest_bytes() && slot.owner == threads_.number() &&
-      store_.is_of_heap(bytes, align) && !slot.part->blocks.pending().is_posted()) {
-    if (void* const block = slot.part->heap_blocks.try_allocate(bytes, align)) return block;
+  const bool is_served = bytes > classes_.largest_bytes() && store_.is_of_heap(bytes, align) &&
+                         slot.owner == threads_.number() && !slot.part->blocks.pending().is_posted();
+  return is_served ? slot.part : nullptr;
+}
+
+// Tries the thread's own heap blocks first. Other work is in a function of its own, so that this path saves no
+// registers: a pair of calls for a block of 64 KiB takes 129 instructions, and 195 in one function.
+void* synchronized_pool::allocate_slow(std::size_t bytes, std::size_t align) {
+  if (detail::thread_cache* const cache = cache_for_heap_block(bytes, align)) {
+    if (void* const block = cache->heap_blocks.try_allocate(bytes, align)) return block;
   }
+  return allocate_from_store(bytes, align);
+}
+
+void* synchronized_pool::allocate_from_store(std::size_t bytes, std::size_t align) {
   if (refuse_reentry("allocate")) throw std::bad_alloc{};
   detail::thread_cache& cache = cache_of_this_thread();
   drain_pending_work(cache);
@@ -128,12 +139,16 @@ void* synchronized_pool::allocate_slow(std::size_t bytes, std::size_t align) {
 
 void synchronized_pool::deallocate_slow(void* block, std::size_t bytes, std::size_t align,
                                         detail::free_result result) noexcept {
-  const own_cache slot = threads_.own_slot();
-  if (bytes > classes_.largest_bytes() && slot.owner == threads_.number() && is_for_caches(bytes, align) &&
-      !slot.part->blocks.pending().is_posted() && slot.part->has_room_for_heap_block(bytes) &&
-      slot.part->heap_blocks.try_deallocate(block, bytes)) {
+  detail::thread_cache* const cache = cache_for_heap_block(bytes, align);
+  if (cache != nullptr && bytes <= depot_.share_bytes() / 16 && cache->has_room_for_heap_block(bytes) &&
+      cache->heap_blocks.try_deallocate(block, bytes)) {
     return;
   }
+  deallocate_to_store(block, bytes, align, result);
+}
+
+void synchronized_pool::deallocate_to_store(void* block, std::size_t bytes, std::size_t align,
+                                            detail::free_result result) noexcept {
   if (refuse_reentry("deallocate")) return;
   detail::thread_cache* cache = nullptr;
   try {

@@ -171,9 +171,14 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   // The functions below work on a thread and its cache.
   [[nodiscard]] detail::thread_cache& cache_of_this_thread();
   [[nodiscard]] bool is_for_caches(std::size_t bytes, std::size_t align) const noexcept;
-  [[nodiscard]] TIDEMARK_COLD void* allocate_slow(std::size_t bytes, std::size_t align);
-  TIDEMARK_COLD void deallocate_slow(void* block, std::size_t bytes, std::size_t align,
-                                     detail::free_result result) noexcept;
+  [[nodiscard]] detail::thread_cache* cache_for_heap_block(std::size_t bytes,
+                                                           std::size_t align) const noexcept;
+  [[nodiscard, gnu::noinline]] void* allocate_slow(std::size_t bytes, std::size_t align);
+  [[nodiscard]] TIDEMARK_COLD void* allocate_from_store(std::size_t bytes, std::size_t align);
+  [[gnu::noinline]] void deallocate_slow(void* block, std::size_t bytes, std::size_t align,
+                                         detail::free_result result) noexcept;
+  TIDEMARK_COLD void deallocate_to_store(void* block, std::size_t bytes, std::size_t align,
+                                         detail::free_result result) noexcept;
   // Containers call this: the thread's innermost `allocation_site` names the place.
   void* do_allocate(std::size_t bytes, std::size_t align) override {
     return allocate(bytes, align, detail::call_site{});

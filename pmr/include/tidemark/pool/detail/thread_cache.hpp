@@ -40,7 +40,9 @@ class cache_share {
   static constexpr std::size_t never = (std::numeric_limits<std::size_t>::max)();
 
   /// @param share bytes for each thread; belongs to the pool and outlives this object
-  explicit cache_share(std::atomic<std::size_t> const& share) noexcept : share_{&share} {}
+  explicit cache_share(std::atomic<std::size_t> const& share) noexcept : share_{&share} {
+    update_heap_bytes();
+  }
 
   /// Maximum bytes of the cache.
   [[nodiscard]] std::size_t limit() const noexcept {
@@ -55,31 +57,45 @@ class cache_share {
   }
 
   /// Counts bytes that the thread received from other threads, or from new memory.
-  void on_receive(std::size_t bytes) noexcept { received_bytes_ += bytes; }
+  void on_receive(std::size_t bytes) noexcept {
+    received_bytes_ += bytes;
+    update_heap_bytes();
+  }
   /// Counts bytes that the thread passed on to other threads.
-  void on_pass_on(std::size_t bytes) noexcept { received_bytes_ -= (std::min)(received_bytes_, bytes); }
+  void on_pass_on(std::size_t bytes) noexcept {
+    received_bytes_ -= (std::min)(received_bytes_, bytes);
+    update_heap_bytes();
+  }
   /// Resets the count, because the cache has no blocks.
-  void forget() noexcept { received_bytes_ = 0; }
+  void forget() noexcept {
+    received_bytes_ = 0;
+    update_heap_bytes();
+  }
 
   /// Sets and returns the bytes above which the lists report: half a chain above `listed_bytes`, or the bytes
   /// of `report_above` if these are fewer. @param listed_bytes bytes in the lists now
   std::size_t set_watermark(std::size_t listed_bytes) noexcept {
-    return watermark_ = (std::min)(report_above_, listed_bytes + chain_bytes() / 2);
+    watermark_ = (std::min)(report_above_, listed_bytes + chain_bytes() / 2);
+    update_heap_bytes();
+    return watermark_;
   }
   /// Makes the lists report above `listed_bytes`, even if that is less than half a chain. `never`: cancels
   /// the request.
   void report_above(std::size_t listed_bytes) noexcept { report_above_ = listed_bytes; }
-  /// Maximum bytes of heap blocks beside the lists.
-  [[nodiscard]] std::size_t heap_bytes() const noexcept {
-    const std::size_t most = limit();
-    return most - (std::min)(most, watermark_);
-  }
+  /// Maximum bytes of heap blocks beside the lists, as of the last other call.
+  [[nodiscard]] std::size_t heap_bytes() const noexcept { return heap_bytes_; }
 
  private:
+  void update_heap_bytes() noexcept {
+    const std::size_t most = limit();
+    heap_bytes_ = most - (std::min)(most, watermark_);
+  }
+
   std::atomic<std::size_t> const* share_;
   std::size_t received_bytes_ = 0;  // from other threads, minus bytes passed on
   std::size_t watermark_ = 0;
   std::size_t report_above_ = never;
+  std::size_t heap_bytes_ = 0;
 };
 
 /// LIFO lists of free heap blocks, each of ranges of exactly one size, because a repeated step requests the
