@@ -624,14 +624,36 @@ TEST_F(pool_over_upstream, without_a_cache_returns_each_slab_with_its_last_block
   EXPECT_EQ(memory.stats().cached_bytes, 0u);
 }
 
-TEST(pool, limit_defaults_to_64_MiB) {
+TEST(pool, limit_defaults_to_128_MiB) {
   pool memory;
-  EXPECT_EQ(memory.options().max_cached_bytes, 64 * MiB);
+  EXPECT_EQ(memory.options().max_cached_bytes, 128 * MiB);
   {
     const blocks live{memory, 1'600'000, 64};
   }
-  EXPECT_LE(memory.stats().cached_bytes, 64 * MiB);
-  EXPECT_GT(memory.stats().cached_bytes, 28 * MiB);
+  EXPECT_EQ(memory.stats().cached_bytes, memory.stats().held_bytes) << "a round of 102 MB stays";
+  {
+    const blocks live{memory, 2'400'000, 64};
+  }
+  EXPECT_LE(memory.stats().cached_bytes, 128 * MiB);
+  EXPECT_GT(memory.stats().cached_bytes, 60 * MiB);
+}
+
+TEST_F(pool_over_upstream, free_chunks_have_64_MiB_or_half_of_a_larger_limit) {
+  for (const auto [limit, most] :
+       {std::pair{32 * MiB, 32 * MiB}, {128 * MiB, 64 * MiB}, {160 * MiB, 80 * MiB}}) {
+    pool memory{nine_classes(limit), &upstream};
+    for (const std::size_t bytes : {1 * MiB, 5 * MiB}) {
+      std::vector<void*> live(most / bytes * 5 / 4);
+      for (void*& block : live) block = memory.allocate(bytes);
+      for (void* block : live) memory.deallocate(block, bytes);
+      EXPECT_LE(memory.stats().cached_bytes, most);
+      EXPECT_GT(memory.stats().cached_bytes, most / 2) << "of blocks of " << bytes << " bytes";
+    }
+    memory.clear();
+    memory.deallocate(memory.allocate(most + 1), most + 1);
+    EXPECT_EQ(memory.stats().cached_bytes, 0u) << "a block above the limit";
+    memory.check_invariants();
+  }
 }
 
 // S2.11

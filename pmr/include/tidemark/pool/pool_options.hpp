@@ -19,12 +19,14 @@ struct pool_options {
   /// Blocks allocated at construction for each class above 1 KiB, up to 16 KiB. Larger classes start empty.
   std::size_t medium_block_count = 0;
   /// Maximum bytes of free blocks. Beyond it, and under memory pressure, free chunks and slabs return to the
-  /// upstream. Raise the limit if each step frees and reallocates more than this, as steps of a large network
-  /// do. Otherwise the system maps the memory again in each step, page by page.
-  std::size_t max_cached_bytes = 64 * MiB;
-  /// True: blocks beyond the largest class are cached too, up to `max_cached_bytes` each, or half of it in a
-  /// `synchronized_pool`. Their memory comes in chunks, and free neighbours are merged. False: each such
-  /// block is one allocation of the upstream and is returned to it at once, as in the standard's pools.
+  /// upstream. Free chunks of blocks beyond the largest class have at most 64 MiB of the limit, or half of a
+  /// limit above 128 MiB. Raise the limit if each step frees and reallocates more than this, as steps of a
+  /// large network do. Otherwise the system maps the memory again in each step, page by page.
+  std::size_t max_cached_bytes = 128 * MiB;
+  /// True: blocks beyond the largest class are cached too, up to the limit of free chunks each. A
+  /// `synchronized_pool` uses the limit for half of `max_cached_bytes`. The memory of these blocks comes in
+  /// chunks, and free neighbours are merged. False: each such block is one allocation of the upstream and is
+  /// returned to it at once, as in the standard's pools.
   bool keep_large_blocks = true;
   /// Sizes of the classes in bytes, in rising order: at most 96 multiples of 8, from 8 (16 in a
   /// `synchronized_pool`) to 1 GiB. Empty: multiples of 8 up to 64, then eight to each doubling up to 16 KiB.

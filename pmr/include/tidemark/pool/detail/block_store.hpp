@@ -34,8 +34,8 @@ class block_store {
   /// Allocates the initial blocks of the options, as far as the limit allows.
   /// @param options as `completed`
   /// @param max_free_bytes limit of lists, uncarved blocks and free chunks of the heap together
-  /// @param max_heap_block_bytes maximum bytes of a cached block of the heap; not used without
-  /// `keep_large_blocks`
+  /// @param max_heap_block_bytes maximum bytes of a cached block of the heap, if `max_chunk_bytes` is not less;
+  /// not used without `keep_large_blocks`
   /// @throws whatever the upstream throws
   block_store(size_classes const& classes, Lists& lists, pool_options options, std::size_t max_free_bytes,
               std::size_t max_heap_block_bytes)
@@ -45,8 +45,9 @@ class block_store {
         slabs_{classes, options_.upstream, options_.max_blocks_per_slab},
         heap_{options_.upstream},
         max_free_bytes_{max_free_bytes},
-        max_heap_block_bytes_{options_.keep_large_blocks ? (std::min)(max_heap_block_bytes, largest_possible)
-                                                         : 0} {
+        max_heap_block_bytes_{options_.keep_large_blocks
+                                  ? (std::min)(max_chunk_bytes(max_heap_block_bytes), largest_possible)
+                                  : 0} {
     for (std::size_t i = 0; i < classes_.count(); ++i) {
       const std::size_t bytes = classes_.bytes(i);
       const std::size_t blocks = bytes <= 1 * KiB    ? options_.small_block_count
@@ -86,7 +87,7 @@ class block_store {
     void* block = is_cached ? allocate_from_heap(bytes, align) : nullptr;
     if (block != nullptr) return block;
     // Half of the room, because the chunk is cached when it is free, and other freed blocks need room, too.
-    const auto add_chunk = [&] { return heap_.allocate(bytes, align, is_cached ? room() / 2 : 0); };
+    const auto add_chunk = [&] { return heap_.allocate(bytes, align, is_cached ? chunk_room() / 2 : 0); };
     // Returns free chunks as large as the block first, so that free memory does not add up beside large blocks.
     if (is_cached && bytes >= coalescing_heap::min_lone_bytes)
       release_chunks(lists_.cached_bytes() - (std::min)(lists_.cached_bytes(), bytes));
@@ -118,11 +119,20 @@ class block_store {
   /// Sets the limit. Any thread; `make_room` and the next trim use it.
   void set_max_free_bytes(std::size_t bytes) noexcept { max_free_bytes_ = bytes; }
   [[nodiscard]] std::size_t max_free_bytes() const noexcept { return max_free_bytes_; }
-  /// If the limit is exceeded, returns free chunks of the heap one by one until the free bytes are a
-  /// sixteenth below the limit. The next freed blocks then have room.
+  /// Maximum bytes of free chunks for a limit of free bytes. Small blocks are cut from a large free chunk,
+  /// which then cannot be returned: with a limit of 128 MiB for both kinds, steps of a U-Net hold 1.16 times
+  /// their live bytes, with 64 MiB for chunks 1.02 times.
+  [[nodiscard]] static constexpr std::size_t max_chunk_bytes(std::size_t max_free_bytes) noexcept {
+    return (std::min)(max_free_bytes, (std::max)(max_free_bytes / 2, 64 * MiB));
+  }
+  /// If a limit is exceeded, returns free chunks of the heap one by one until their bytes are a sixteenth
+  /// below the limit. The next freed blocks then have room.
   void make_room() noexcept {
-    const std::size_t most = max_free_bytes_;
+    const std::size_t most = max_free_bytes_, most_in_chunks = max_chunk_bytes(most);
     if (lists_.cached_bytes() > most) release_chunks(most - most / 16);
+    if (heap_.cached_bytes() > most_in_chunks)
+      lists_.subtract_cached(
+          heap_.release_free(heap_.cached_bytes() - (most_in_chunks - most_in_chunks / 16)));
   }
   /// Returns free chunks and free slabs to the upstream until at most `target_bytes` are free, including
   /// stranded blocks of slabs. @return bytes returned
@@ -151,6 +161,11 @@ class block_store {
   [[nodiscard]] std::size_t room() const noexcept {
     const std::size_t most = max_free_bytes_;
     return most - (std::min)(lists_.cached_bytes(), most);
+  }
+  /// Bytes that free chunks may still have.
+  [[nodiscard]] std::size_t chunk_room() const noexcept {
+    const std::size_t most = max_chunk_bytes(max_free_bytes_);
+    return (std::min)(room(), most - (std::min)(heap_.cached_bytes(), most));
   }
   /// Allocations and deallocations of blocks beyond the size classes, and misses of all blocks.
   [[nodiscard]] block_counts const& counts() const noexcept { return counts_; }
