@@ -187,8 +187,8 @@ TEST(trace_resource, as_observer_writes_the_steps_of_a_planned_arena) {
                 memory.deallocate(memory.allocate(100), 100);
               }
             }),
-            "op,id,bytes,thread\ns,0,train 128,0\nr,0,train,0\na,0,100,0\nf,0,0,0\ne,0,0,0\n"
-            "s,1,train 128,0\na,1,100,0\nf,1,0,0\ne,1,0,0\n");
+            "op,id,bytes,thread\ns,0,train kind 128,0\nr,0,train,0\na,0,100,0\nf,0,0,0\ne,0,0,0\n"
+            "s,1,train kind 128,0\na,1,100,0\nf,1,0,0\ne,1,0,0\n");
 }
 
 TEST(trace_resource, numbers_threads_by_first_appearance_and_no_thread_twice) {

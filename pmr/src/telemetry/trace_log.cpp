@@ -539,7 +539,7 @@ void trace_resource::released(void* block, std::size_t) noexcept {
 
 void trace_resource::step_began(std::uint64_t kind) noexcept {
   try {
-    step_ = &log_.recorder_->begin_slice(track_->name + ' ' + std::to_string(kind));
+    step_ = &log_.recorder_->begin_slice(track_->name + " kind " + std::to_string(kind));
   } catch (std::bad_alloc const&) {
     step_ = nullptr;  // the step is not written
   }

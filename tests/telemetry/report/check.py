@@ -235,7 +235,8 @@ NAMED = HEADER + ("s,0,epoch,0\nr,0,step,0\na,0,100,0\np,1,train() at run(+0x12)
 
 
 def shows_resources_places_and_steps():
-    _, _, resources, places, steps, _ = tables_of(report(NAMED)).rows
+    page = tables_of(report(NAMED))
+    _, _, resources, places, steps, longest = page.rows
     expect("resources", resources, [
         ["Resource", "Blocks", "Allocated in all", "Live at the peak"],
         ["step", "3", "111 B", "100 B"], ["<pool>", "1", "50 B", "50 B"]])
@@ -243,8 +244,16 @@ def shows_resources_places_and_steps():
         ["Allocation site", "Blocks", "Allocated in all", "Live at the peak"],
         ["unknown", "2", "101 B", "100 B"], ["train() at run(+0x12)", "2", "60 B", "50 B"]])
     expect("steps", steps, [
-        ["Step", "Events", "First event", "Peak in the step", "Live at its end"],
-        ["0: epoch", "5", "event 0", "150 B", "61 B"], ["1", "2", "event 2", "60 B", "60 B"]])
+        ["Step", "Name", "Events", "First event", "Peak in the step", "Live at its end"],
+        ["0", "epoch", "5", "event 0", "150 B", "61 B"], ["1", "", "2", "event 2", "60 B", "60 B"]])
+    expect("longest", longest, [
+        ["Block", "Bytes", "Events lived", "Allocated by", "Freed by", "Resource", "Allocation site"],
+        ["1", "50 B", "4", "event 1", "event 5", "<pool>", "train() at run(+0x12)"],
+        ["2", "10 B", "3", "event 3", "never", "step", "train() at run(+0x12)"],
+        ["0", "100 B", "2", "event 0", "event 2", "step", "unknown"], ["3", "1 B", "2", "event 4", "never", "step", "unknown"]])
+    expect("command for the lines", page.captions[3], "The 2 of 2 allocation sites with most bytes live at the peak. "
+           "Compile with -g; addr2line -Cfie run 0x12 then prints the line of run(+0x12)")
+    expect("only for addresses", "addr2line" in report(NAMED.replace("run(+0x12)", "run.cpp:12")), False)
 
 
 def size_classes_go_up_to_powers_of_two():

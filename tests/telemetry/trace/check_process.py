@@ -43,7 +43,7 @@ def traces_every_resource_of_a_program():
                 expect(f"the place of a scratch block, {place}, names its function", "smooth" in place, True)
     expect("blocks by resource", sizes, {"scratch": [4000, 4000], "step; one": [80, 5, 80, 5], "team": [40, 4], "pictures": [24],
                                          "train": [300, 200] * 3, "counted": [55], "static": [77]})
-    expect("steps", [row[2] for row in rows if row[0] == "s"], ["train 7"] * 3)
+    expect("steps", [row[2] for row in rows if row[0] == "s"], ["train kind 7"] * 3)
     expect("ends of steps", [row[1] for row in rows if row[0] == "e"], ["0", "1", "2"])
     freed = {row[1] for row in rows if row[0] == "f"}
     expect("all blocks are freed", freed, {row[1] for row in rows if row[0] == "a"})
