@@ -25,6 +25,14 @@ endif()
 if(TIDEMARK_MPI)
   install(TARGETS tidemark_mpi_headers EXPORT tidemark_targets FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 endif()
+# A program needs the sanitizers of its library. The other libraries link this one.
+set(sanitize)
+if(TIDEMARK_SANITIZE)
+  set(sanitize " -fsanitize=${TIDEMARK_SANITIZE}")
+  target_compile_options(tidemark_headers INTERFACE
+    $<INSTALL_INTERFACE:$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${TIDEMARK_SANITIZE}>>)
+  target_link_options(tidemark_headers INTERFACE $<INSTALL_INTERFACE:-fsanitize=${TIDEMARK_SANITIZE}>)
+endif()
 install(EXPORT tidemark_targets NAMESPACE tidemark:: FILE tidemark-targets.cmake DESTINATION ${package_dir})
 # A separate file, because a project whose compiler has no modules must not read it.
 if(TIDEMARK_MODULES)
@@ -69,7 +77,7 @@ string(REGEX REPLACE "/$" "" pkg_config_up "${pkg_config_up}")
 # Installs the file `name` for the library `library`, which requires the packages `requires`. `needs` has
 # linker options for the library's dependencies. `variables` has lines that both may use.
 function(tidemark_install_pkg_config name library description requires needs variables cflags)
-  set(libs "-L\${libdir} -l${library}")
+  set(libs "-L\${libdir} -l${library}${sanitize}")
   set(private "${needs}")
   if(NOT BUILD_SHARED_LIBS)
     string(STRIP "${libs} ${needs}" libs)
@@ -89,7 +97,7 @@ if(dlpack_include)  # a local path; override it elsewhere with --define-variable
   set(dlpack_cflags "-isystem \${dlpack_includedir} ")
 endif()
 tidemark_install_pkg_config(tidemark tidemark "${PROJECT_DESCRIPTION}" "" "-pthread${pkg_config_dl}" "${dlpack_variable}"
-  "${dlpack_cflags}-pthread")
+  "${dlpack_cflags}-pthread${sanitize}")
 if(TIDEMARK_DEVICE)
   tidemark_install_pkg_config(tidemark-cuda tidemark_cuda "${PROJECT_DESCRIPTION}, the device part" "tidemark = ${PROJECT_VERSION}"
     "-pthread${pkg_config_dl}" "" "")

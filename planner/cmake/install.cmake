@@ -25,6 +25,12 @@ install(FILES ${PROJECT_BINARY_DIR}/tidemark-planner-config.cmake ${PROJECT_BINA
   DESTINATION ${package_dir})
 
 if(TARGET tidemark_plan_c)
+  # Programs in C also need the sanitizers of the library.
+  set(sanitize)
+  if(TIDEMARK_SANITIZE)
+    set(sanitize " -fsanitize=${TIDEMARK_SANITIZE}")
+    target_link_options(tidemark_plan_c INTERFACE $<INSTALL_INTERFACE:-fsanitize=${TIDEMARK_SANITIZE}>)
+  endif()
   file(RELATIVE_PATH pkg_config_up /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
   string(REGEX REPLACE "/$" "" pkg_config_up "${pkg_config_up}")
   configure_file(${CMAKE_CURRENT_LIST_DIR}/tidemark-plan.pc.in ${PROJECT_BINARY_DIR}/pkgconfig/tidemark-plan.pc @ONLY)

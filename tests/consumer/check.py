@@ -14,6 +14,8 @@ programs.
     parts WORK SOURCE COMPILER [PART...]              builds each part of these (DEVICE, THRUST, MPI, NUMPY, TORCH, PLANNER, TOOLS)
                                                       alone beside the host's libraries, in the WORK folder of `host`: it adds only
                                                       its own objects and files
+    sanitized WORK SOURCE COMPILER [PART...]          the CMake targets and pkg-config files of a library with sanitizers have the
+                                                      sanitizers' flags; nothing is built
     lacks_objects FOLDER EXPECTED_TARGET TARGET...    objects of the first target exist, and none of the others
     pkg_config PREFIX COMPILER PACKAGE SOURCE EXPECTED...             builds a program from one source with the flags
                                                                       of pkg-config alone
@@ -149,6 +151,23 @@ def host(work, source, compiler, prefix):
         sys.exit(f"these files are of parts that were not requested: {others}")
 
 
+def sanitized(work, source, compiler, *requested):
+    flag = "-fsanitize=address,undefined"
+    shutil.rmtree(work, ignore_errors=True)
+    configure_preset(work, source, compiler, "-DTIDEMARK_SANITIZE=address,undefined", *(f"-DTIDEMARK_{part}=ON" for part in requested))
+    exported = "\n".join(file.read_text() for file in pathlib.Path(work).rglob("CMakeFiles/Export/*/tidemark*-targets.cmake"))
+    for target in ["headers", *(["plan_c"] if "PLANNER" in requested else [])]:
+        properties = re.search(rf"set_target_properties\(tidemark::{target} PROPERTIES\n(.*?)\n\)", exported, re.DOTALL)[1]
+        for kind in ["LINK", *(["COMPILE"] if target == "headers" else [])]:
+            if not re.search(rf"INTERFACE_{kind}_OPTIONS \".*{flag}>?\"", properties):
+                sys.exit(f"tidemark::{target} lacks {flag} in INTERFACE_{kind}_OPTIONS:\n{properties}")
+    # A file without a flag of its own requires tidemark.pc, which has it.
+    for file in pathlib.Path(work).rglob("pkgconfig/*.pc"):
+        lines = dict(re.findall(r"^(\w+): (.*)$", file.read_text(), re.MULTILINE))
+        if flag not in lines["Libs"] or file.name == "tidemark.pc" and flag not in lines["Cflags"]:
+            sys.exit(f"{file.name} lacks {flag}: {lines}")
+
+
 def lacks_objects(folder, wanted, *unwanted):
     def objects_of(target):
         return [*pathlib.Path(folder).rglob(f"{target}.dir/**/*.o")]
@@ -266,6 +285,6 @@ def needs_exceptions(compiler, *include):
 
 how, *arguments = sys.argv[1:]
 cases = {"install": install, "run": run_program, "run_first": run_first, "build": build_target, "parts": parts, "host": host, "refuse": lambda *all: listen(True, *all),
-         "warn": lambda *all: listen(False, *all), "lacks_objects": lacks_objects, "pkg_config": pkg_config, "debian": debian, "conan": conan,
+         "warn": lambda *all: listen(False, *all), "sanitized": sanitized, "lacks_objects": lacks_objects, "pkg_config": pkg_config, "debian": debian, "conan": conan,
          "needs_exceptions": needs_exceptions}
 cases[how](*arguments)
