@@ -192,6 +192,15 @@ TEST_F(cuda_system_driver, creating_a_stream_or_event_throws_the_drivers_error) 
   }
 }
 
+TEST_F(cuda_system_driver, names_the_missing_option_of_a_build_without_cuda) {
+  const cuda_error error = caught<cuda_error>([&] { const gpu::stream none{device}; });
+  EXPECT_STREQ(error.what(),
+               "cuStreamCreate: CUDA_ERROR_NO_DEVICE (tidemark was built without TIDEMARK_CUDA)");
+  EXPECT_STREQ(device.error_string(status::out_of_memory), "out of memory");
+  gpu::driver without_a_device;
+  EXPECT_STREQ(without_a_device.error_string(status::no_device), "no CUDA device, or no driver for it");
+}
+
 // ---- the default table ----
 
 TEST(cuda_default_driver, defaults_to_the_system_driver_and_null_restores_it) {

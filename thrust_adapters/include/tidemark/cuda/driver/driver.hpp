@@ -133,7 +133,8 @@ class driver {
 
   // ---- devices ----
 
-  /// `cuDeviceGetCount`; `status::no_device` or another error if there is no device or no driver.
+  /// `cuDeviceGetCount`; `status::no_device` or another error if there is no device or no driver, and in a
+  /// build without `TIDEMARK_CUDA`. The count is set on success only.
   virtual status device_count(int& /*count*/) noexcept { return none; }
   /// Makes a device's primary context current for the calling thread, as `cudaSetDevice`.
   virtual status make_current(device_number) noexcept { return none; }
@@ -303,12 +304,19 @@ class driver {
 
 /// Returns the real driver: one object for the process. It loads `libcuda.so.1` and looks up each function on
 /// its first call (`cuGetProcAddress`): programs link neither the driver nor the CUDA runtime. All calls
-/// return an error without a driver, or if tidemark was built without a CUDA toolkit. A thread without a
+/// return an error without a driver, or if tidemark was built without `TIDEMARK_CUDA`; `error_string` tells
+/// the two apart. A thread without a
 /// context gets the primary context of device 0 at its first call that needs a context, as in the runtime.
 /// Thread-safe.
 [[nodiscard]] driver& system_driver() noexcept;
 
-/// Returns the default table: `system_driver()` unless it was replaced. Thread-safe.
+/// Returns the default table: `system_driver()` unless it was replaced. Thread-safe. A program asks it for a
+/// usable device:
+///
+/// ```cpp
+/// int devices = 0;
+/// bool const usable = gpu::default_driver().device_count(devices) == gpu::status::success && devices > 0;
+/// ```
 [[nodiscard]] driver& default_driver() noexcept;
 
 /// Replaces the default table; null means `system_driver()`. The table must outlive all objects that use it.
