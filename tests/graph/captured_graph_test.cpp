@@ -1008,6 +1008,15 @@ TEST_F(host_captures, run_the_body_of_an_update_immediately) {
   EXPECT_FALSE(graph.is_replay_capable());
 }
 
+TEST_F(host_captures, accept_a_temporary_backend) {
+  const auto graph =
+      capture(host_backend{}, new_arena(), std::vector<int>{1}, std::vector<int>{}, doubling());
+  EXPECT_EQ(graph.outputs(), std::vector<int>{2});
+  const auto frozen =
+      capture(host_backend{}, memory, new_arena(), std::vector<int>{2}, std::vector<int>{}, doubling());
+  EXPECT_EQ(frozen.outputs(), std::vector<int>{4});
+}
+
 // S1.21
 TEST_F(host_captures, freeze_the_switch) {
   {

@@ -147,6 +147,16 @@ TEST_F(graph_arenas, throw_an_error_with_the_request_and_the_free_bytes) {
   EXPECT_EQ(address_of(arena.allocate(3072, 512)), base + 1024) << "the reported free bytes fit";
 }
 
+TEST_F(graph_arenas, advise_to_rehearse_again_if_a_capture_needs_more_than_its_rehearsal) {
+  const auto advice = [](graph_arena&& arena) {
+    const std::string text = caught<out_of_memory>([&] { (void)arena.allocate(4000); }).what();
+    return text.find("; the rehearsal needed less: rehearse again with the same inputs") != std::string::npos;
+  };
+  EXPECT_TRUE(advice(graph_arena{graph_layout{.bytes = 1 * KiB}, &upstream}));
+  EXPECT_TRUE(advice(graph_arena{step_plan{}, 1 * KiB, &upstream}));
+  EXPECT_FALSE(advice(graph_arena{1 * KiB, &upstream}));
+}
+
 // S1.7
 TEST_F(graph_arenas, sizes_near_size_max_are_refused_at_every_alignment) {
   // The second range ends at the last address, so that every sum of an address and a size could wrap.
@@ -368,10 +378,14 @@ TEST_F(graph_arenas, reset_with_blocks_in_use_throws_their_count_and_changes_not
 TEST_F(graph_arenas, use_the_default_resource_without_an_upstream) {
   std::pmr::memory_resource* const before = std::pmr::set_default_resource(&upstream);
   {
-    const graph_arena arena{256, nullptr};
+    const graph_arena arena{256};
     EXPECT_EQ(arena.upstream_resource(), &upstream);
-    const graph_arena rehearsed{graph_layout{.bytes = 512}, nullptr};
+    const graph_arena rehearsed{graph_layout{.bytes = 512}};
     EXPECT_EQ(upstream.outstanding, 768u);
+    const graph_arena planned{step_plan{}, 1 * KiB};
+    EXPECT_EQ(upstream.outstanding, 1792u);
+    const graph_arena of_null{graph_layout{.bytes = 512}, nullptr};
+    EXPECT_EQ(of_null.upstream_resource(), &upstream);
   }
   std::pmr::set_default_resource(before);
   EXPECT_EQ(upstream.outstanding, 0u);

@@ -80,14 +80,15 @@ graph_layout planned_layout(step_plan const& plan, std::size_t tail_bytes, char 
 }  // namespace
 
 void detail::throw_out_of_layout(char const* resource, monotone_layout const& layout, std::size_t bytes,
-                                 std::size_t align) {
+                                 std::size_t align, char const* because) {
   throw out_of_memory{{.resource = resource,
                        .requested_bytes = bytes,
                        .alignment = align,
                        .used_bytes = layout.high_water_bytes(),
                        .committed_bytes = layout.end() - layout.begin(),
                        .reserved_bytes = layout.end() - layout.begin(),
-                       .largest_bytes = layout.largest_bytes(monotone_layout::block_alignment(align))}};
+                       .largest_bytes = layout.largest_bytes(monotone_layout::block_alignment(align)),
+                       .because = because}};
 }
 
 graph_arena::graph_arena(byte_range range, graph_arena_options const& options)
@@ -167,8 +168,11 @@ void* graph_arena::allocate_slow(std::size_t bytes, std::size_t align) {
   if (planned_ != nullptr) {
     if (void* const block = allocate_planned(bytes, align)) return block;
   }
-  if (!layout_.align_next(bytes, monotone_layout::block_alignment(align)))
-    detail::throw_out_of_layout(name(), layout_, bytes, align);
+  if (!layout_.align_next(bytes, monotone_layout::block_alignment(align))) {
+    detail::throw_out_of_layout(
+        name(), layout_, bytes, align,
+        expected_ ? "the rehearsal needed less: rehearse again with the same inputs" : "");
+  }
   void* const block = place_next(bytes);
   if (planned_ != nullptr) layout_.close();
   return block;

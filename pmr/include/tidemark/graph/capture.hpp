@@ -230,14 +230,14 @@ template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
 /// owns a new host backend, because these have no state; `update` also runs its body at once.
 /// @throws as `capture_with`
 template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
-[[nodiscard]] captured_graph<Inputs, Outputs> capture(host_backend&, std::unique_ptr<graph_arena> arena,
+[[nodiscard]] captured_graph<Inputs, Outputs> capture(host_backend const&, std::unique_ptr<graph_arena> arena,
                                                       Inputs inputs, Outputs outputs, Body&& body) {
   return captured_graph<Inputs, Outputs>::made_by([] { return std::make_unique<host_backend>(); }, nullptr,
                                                   arena, inputs, outputs, body, nullptr);
 }
 /// Like the overload above, for a body that allocates through a switch.
 template <class Inputs, class Outputs, capturable<Inputs, Outputs> Body>
-[[nodiscard]] captured_graph<Inputs, Outputs> capture(host_backend&, capture_switch& memory,
+[[nodiscard]] captured_graph<Inputs, Outputs> capture(host_backend const&, capture_switch& memory,
                                                       std::unique_ptr<graph_arena> arena, Inputs inputs,
                                                       Outputs outputs, Body&& body) {
   return captured_graph<Inputs, Outputs>::made_by([] { return std::make_unique<host_backend>(); }, &memory,

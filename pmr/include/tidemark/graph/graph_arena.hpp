@@ -93,12 +93,12 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
   /// Allocates `bytes`, rounded up to a multiple of 256, from `upstream`; null: the default resource.
   /// @throws whatever the upstream throws; out_of_memory if `bytes > max_bytes`; std::bad_alloc as above. All
   /// memory is returned to the upstream then.
-  graph_arena(std::size_t bytes, std::pmr::memory_resource* upstream,
-              graph_arena_options const& options = {});
+  explicit graph_arena(std::size_t bytes, std::pmr::memory_resource* upstream = nullptr,
+                       graph_arena_options const& options = {});
   /// Creates an arena of exactly the rehearsed size, which expects the rehearsed layout (see `expected`).
   /// @throws as above; std::invalid_argument if the layout's alignment is not a power of two
-  graph_arena(graph_layout const& rehearsed, std::pmr::memory_resource* upstream,
-              graph_arena_options const& options = {});
+  explicit graph_arena(graph_layout const& rehearsed, std::pmr::memory_resource* upstream = nullptr,
+                       graph_arena_options const& options = {});
 
   /// Creates an arena that places blocks by a plan of the capture, usually in no more memory than the peak of
   /// live bytes. A block may reuse the bytes of a block that was deallocated before its request. Requests
@@ -110,8 +110,8 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
   /// @pre the captured work runs in one order, as on one stream. Unordered streams would overwrite each
   /// other's blocks.
   /// @throws as above; std::invalid_argument if the plan is invalid, or aligns blocks to less than 256 bytes
-  graph_arena(step_plan const& rehearsed, std::size_t tail_bytes, std::pmr::memory_resource* upstream,
-              graph_arena_options const& options = {});
+  graph_arena(step_plan const& rehearsed, std::size_t tail_bytes,
+              std::pmr::memory_resource* upstream = nullptr, graph_arena_options const& options = {});
 
   /// Creates an arena on a block that other arenas may share, for graphs that never run at once. The block is
   /// freed with its last owner.

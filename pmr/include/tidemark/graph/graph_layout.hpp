@@ -124,7 +124,7 @@ class monotone_layout {
 
 /// @throws out_of_memory always, because a block does not fit in a layout
 [[noreturn]] void throw_out_of_layout(char const* resource, monotone_layout const& layout, std::size_t bytes,
-                                      std::size_t align);
+                                      std::size_t align, char const* because = "");
 
 }  // namespace detail
 }  // namespace tidemark
