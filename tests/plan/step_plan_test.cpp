@@ -128,9 +128,13 @@ class step_plan_file : public testing::Test {
     EXPECT_TRUE(sentence.starts_with(path + ":")) << sentence;
     return sentence.substr(path.size());
   }
+  /// The same for a text, without the advice that ends each message.
   std::string reason_of(std::string const& text) const {
     write(text);
-    return reason(path());
+    const std::string found = reason(path()),
+                      advice = "; only files of save_plan load, also after tidemark-plan --replan";
+    EXPECT_TRUE(found.ends_with(advice)) << found;
+    return found.substr(0, found.size() - advice.size());
   }
 
   static constexpr char const* header = "id,lower,upper,size,alignment,offset\n";
@@ -183,17 +187,21 @@ TEST_F(step_plan_file, is_rejected_with_line_and_reason_if_malformed) {
       {first + "1,1,2,,256,0\n", ":3: " + number},
       {first + "1,1,2,100,256,0\r\n", ":3: " + number},
       {first + "1,1,2,18446744073709551616,256,0\n", ":3: " + number},
-      {first + "1,1,2,18446744073709551615,256,0\n", ":3: a number exceeds the limits of a plan"},
-      {first + "1,1,2,100,9223372036854775808,0\n", ":3: a number exceeds the limits of a plan"},
-      {first + "1,1,2,100,256,9223372036854775808\n", ":3: a number exceeds the limits of a plan"},
-      {first + "9,1,2,100,256,0\n", ":3: a number exceeds the limits of a plan"},
+      {first + "1,1,2,18446744073709551615,256,0\n", ":3: size is 18446744073709551615, above 2^62"},
+      {first + "1,1,2,100,9223372036854775808,0\n", ":3: alignment is 9223372036854775808, above 2^62"},
+      {first + "1,1,2,100,256,9223372036854775808\n", ":3: offset is 9223372036854775808, above 2^62"},
+      {first + "1,1,4611686018427387905,100,256,0\n", ":3: upper is 4611686018427387905, above 2^62"},
+      {first + "9,1,2,100,256,0\n", ":3: id is 9; ids are requests, and the next request is 1"},
+      {first + "2,2,3,100,256,0\n", ":3: id is 2; ids are requests, and the next request is 1"},
+      {start + "18446744073709551615,1,2,100,256,0\n",
+       ":2: id is 18446744073709551615; ids are requests, and the next request is 0"},
       {first + "1,1,2,100,0,0\n", ":3: the alignment is not a power of two"},
       {first + "1,1,2,100,96,0\n", ":3: the alignment is not a power of two"},
-      {first + "2,2,3,100,256,0\n", ":3: request 2: not numbered one after the other"},
       {first + "1,1,2,100,256,100\n", ":3: request 1: not at a multiple of the alignment"},
       {first + first.substr(start.size()),
        ":3: request 0: more than one block for a request that ends within the step"},
-      {first + "2,2,3,100,256,0\n1,1,2,100,256,0\n", ":3: request 2: not numbered one after the other"},
+      {first + "1,1,2,100,256,0\n0,0,1,100,256,0\n",
+       ":4: id is 0; ids are requests, and the next request is 2"},
       {start + "0,0,2,100,256,0\n1,1,2,100,256,0\n",
        ":3: request 1: overlaps a block that is live at the same time"},
       {start + "0,0,2,100,256,0\n0,0,2,100,256,0\n",
@@ -204,6 +212,16 @@ TEST_F(step_plan_file, is_rejected_with_line_and_reason_if_malformed) {
       {first + "1,2,1,100,256,0\n", ":3: request 1: not lower < upper"},
   };
   for (auto const& [text, why] : bad) EXPECT_EQ(reason_of(text), why) << text;
+}
+
+// In a plan of a trace, ids are blocks of the trace, and times are events.
+TEST_F(step_plan_file, is_rejected_with_the_files_that_load_if_it_is_a_plan_of_a_trace) {
+  EXPECT_EQ(reason_of("id,lower,upper,size,offset\n3037,5858,6281,936,0\n"),
+            ":1: the header is not id,lower,upper,size,alignment,offset");
+  EXPECT_EQ(reason_of(std::string{header} + "3037,5858,6281,936,256,0\n"),
+            ":2: id is 3037; ids are requests, and the next request is 0");
+  EXPECT_EQ(reason_of(std::string{header} + "0,0,4,936,256,0\n1,2,3,936,256,1024\n"),
+            ":2: request 0: not live in [request, upper) with upper <= requests, or in [0, requests + 1)");
 }
 
 TEST_F(step_plan_file, is_rejected_if_places_of_one_request_differ) {

@@ -85,7 +85,26 @@ std::optional<plan_fault> find_fault(step_plan const& plan) {
 constexpr std::string_view plan_columns = "id,lower,upper,size,alignment,offset";
 
 [[noreturn]] void fail(std::string const& path, std::size_t line, std::string const& reason) {
-  throw std::runtime_error{path + ":" + std::to_string(line) + ": " + reason};
+  throw std::runtime_error{path + ":" + std::to_string(line) + ": " + reason +
+                           "; only files of save_plan load, also after tidemark-plan --replan"};
+}
+
+// @throws std::runtime_error if a number of a row is above its limit, or its id is out of order
+void require_limits(std::string const& path, std::size_t line, planned_block const& block,
+                    std::size_t next_request) {
+  constexpr std::uint64_t max_number = std::uint64_t{1} << 62;
+  lifetime const& life = block.life;
+  const std::pair<char const*, std::uint64_t> numbers[] = {
+      {"upper", life.upper}, {"size", life.size}, {"alignment", life.alignment}, {"offset", *life.offset}};
+  for (auto const& [column, number] : numbers) {
+    if (number > max_number)
+      fail(path, line, std::string{column} + " is " + std::to_string(number) + ", above 2^62");
+  }
+  if (block.request > next_request || block.request + 1 < next_request) {
+    fail(path, line,
+         "id is " + std::to_string(block.request) + "; ids are requests, and the next request is " +
+             std::to_string(next_request));
+  }
 }
 
 [[noreturn]] void fail_by_system(std::string const& path, int error = errno) {
@@ -166,13 +185,10 @@ step_plan load_step_plan(std::string const& path) {
   }
   if (text != plan_columns) fail(path, 1, "the header is not " + std::string{plan_columns});
   for (std::size_t line = 2; std::getline(file, text); ++line) {
-    loaded.blocks.push_back(parse_row(path, line, text));
-    planned_block const& block = loaded.blocks.back();
-    constexpr std::uint64_t max_number = std::uint64_t{1} << 62;
-    if (block.life.size > max_number || *block.life.offset > max_number || block.life.upper > max_number ||
-        block.request > line || block.life.alignment > max_number)
-      fail(path, line, "a number exceeds the limits of a plan");
+    const planned_block block = parse_row(path, line, text);
+    require_limits(path, line, block, loaded.blocks.empty() ? 0 : loaded.blocks.back().request + 1);
     if (!std::has_single_bit(block.life.alignment)) fail(path, line, "the alignment is not a power of two");
+    loaded.blocks.push_back(block);
   }
   if (file.bad()) fail_by_system(path);
   complete(loaded);

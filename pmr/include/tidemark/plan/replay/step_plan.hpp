@@ -52,13 +52,13 @@ struct step_plan {
 };
 
 /// Writes a plan to a file for `load_step_plan` and `tidemark-plan --replan`, without its kind. The columns
-/// are `id,lower,upper,size,alignment,offset`; `id` is the request. @throws std::runtime_error with the file
-/// and the reason; the file has not changed then.
+/// are `id,lower,upper,size,alignment,offset`; `id` is the request, and `lower` and `upper` are numbers of
+/// requests. @throws std::runtime_error with the file and the reason; the file has not changed then.
 void save_plan(step_plan const& plan, std::string const& path);
 
-/// Reads a file of `save_plan`, also after `tidemark-plan --replan`. @throws std::runtime_error with the text
-/// `FILE: reason` if the file cannot be read, and `FILE:LINE: reason` if the plan is not valid;
-/// std::bad_alloc. O(n log n).
+/// Reads a file of `save_plan`, also after `tidemark-plan --replan`. Plans of a trace (`--from-trace`) do not
+/// load, because their times are events. @throws std::runtime_error with the text `FILE: reason` if the file
+/// cannot be read, and `FILE:LINE: reason` if the plan is not valid; std::bad_alloc. O(n log n).
 [[nodiscard]] step_plan load_step_plan(std::string const& path);
 
 }  // namespace tidemark
