@@ -135,6 +135,7 @@ code_owner owner_by_name(string_view name) noexcept {
   };
   if (name == "main") return code_owner::main;
   if (!skip("_Z")) return code_owner::program;
+  if (skip("Th")) name.remove_prefix(name.find('_') + 1);  // a thunk's offset, as in "_ZThn16_N8tidemark"
   while (skip("Z")) continue;  // the name of a local entity begins with its function's name
   if (skip("N"))
     while (skip("K") || skip("V") || skip("R") || skip("O")) continue;
