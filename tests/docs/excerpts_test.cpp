@@ -337,10 +337,11 @@ TEST_F(excerpts, observers_count_limit_and_trace) {
     arena::scope scope{memory};
     (void)scope.push_array<float>(1000);
   }
-  limit_resource budget{std::pmr::get_default_resource(), 64 * MiB, "tape"};   // an observer needs no upstream
+  limit_resource budget{64 * MiB, "tape"};
   arena limited{{.observer = &budget}};          // push throws out_of_memory beyond 64 MiB, and names "tape"
   statistics_resource counted;
-  workspace ws{workspace_options{.observer = &counted}};
+  observer_list both{&budget, &counted};         // if one rejects a block, the other does not count it
+  workspace ws{workspace_options{.observer = &both}};
   EXPECT_EQ(nodes.stats().allocations, 3u);
   (void)ws.acquire<double>(2);
   EXPECT_EQ(counted.stats().used_bytes, 16u);
