@@ -151,8 +151,10 @@ def unmet(results, topics):
     rows = [(result, reason) for result in results if result["verdict"] != "met"
             for row in topics[result["topic"]]["targets"] if row["name"] == result["name"]
             and (reason := row.get("why", unknown.get(result["verdict"])))]
-    return "".join(f"- **{result['topic']}: {result['name']}** ({measured(result)}, target {result['target']}): {reason}\n"
-                   for result, reason in rows)
+    by_reason = {}
+    for result, reason in rows:
+        by_reason.setdefault(reason, []).append(f"**{result['topic']}: {result['name']}** ({measured(result)}, target {result['target']})")
+    return "".join(f"- {', '.join(named)}: {reason}\n" for reason, named in by_reason.items())
 
 
 def write(report, folder):

@@ -62,10 +62,10 @@ line of calls has the functions that only call the function in brackets.
 """
 
 # Functions whose comment says no more than the introduction.
-COMMON = re.compile(r"`(name\(\)`: The name (used )?in messages|stats\(\)`: A snapshot( in numbers| of the count(er)?s)?|"
+COMMON = re.compile(r"`(name\(\)`: The name (used )?in messages( and statistics)?|stats\(\)`: A snapshot( in numbers| of (the|all) count(er)?s.*)?|"
                     r"options\(\)`: The options( in effect)?|what\(\)`: One sentence|"
                     r"check_invariants\(\)`: Reports a violation (if an|for every|for each)( broken)? invariant.*|"
-                    r"(resource|upstream_resource|space|stream|device)\(\)`: The (?!.*\b(if|never|null)\b)[^;,]*)")
+                    r"(resource|upstream_resource|space|stream|device)\(\)`: The ((?!.*\b(if|never|null)\b)[^;,]*|upstream, never null))")
 # Functions for one call of the driver or NCCL.
 CALL = re.compile(r"`(\w+)\(.*?`: (`(?:cu|nccl)[A-Z]\w+)\b.*")
 
