@@ -66,6 +66,22 @@ TEST(violation_death, the_default_handler_prints_and_aborts) {
                "tidemark: broken at 7");
 }
 
+TEST(rejected_variable, is_printed_without_a_warning_handler_and_sent_to_a_handler) {
+  ASSERT_EQ(get_warning_handler(), nullptr);
+  ::testing::internal::CaptureStderr();
+  detail::report_warning(warning_kind::refused_setting, "r", "dropped");
+  detail::report_variable("TIDEMARK_X", "%s is '%s'", "TIDEMARK_X", "on");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "tidemark: TIDEMARK_X is 'on'\n");
+  test::warning_recorder recorder;
+  ::testing::internal::CaptureStderr();
+  detail::report_variable("TIDEMARK_X", "%s is '%s'", "TIDEMARK_X", "on");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  ASSERT_EQ(recorder.reports().size(), 1u);
+  EXPECT_EQ(recorder.reports()[0].kind, warning_kind::refused_setting);
+  EXPECT_EQ(recorder.reports()[0].resource, "TIDEMARK_X");
+  EXPECT_EQ(recorder.reports()[0].message, "TIDEMARK_X is 'on'");
+}
+
 void warn(char const* message) {
   const std::string text{message}, name{"space"};  // end before the report
   detail::report_warning(warning_kind::refused_return, name.c_str(), "%s", text.c_str());

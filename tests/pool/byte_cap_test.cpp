@@ -122,5 +122,15 @@ TEST_F(byte_cap_variable, sets_the_limit_in_mib) {
             "4096 bytes");
 }
 
+TEST(byte_cap, wrong_limit_is_printed_without_a_handler) {
+  const variable set{"x"};
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(byte_cap_from_environment(variable::name), 0u);
+  EXPECT_EQ(
+      ::testing::internal::GetCapturedStderr(),
+      "tidemark: TIDEMARK_TEST_BYTES_MAX is 'x', which is not a number of bytes (digits only, below the "
+      "maximum); no limit is set\n");
+}
+
 }  // namespace
 }  // namespace tidemark

@@ -28,10 +28,13 @@ constexpr char const* rate_variable = "TIDEMARK_TRAP";
 // NOLINTNEXTLINE(concurrency-mt-unsafe): as documented
 char const* rate_text() noexcept { return std::getenv(rate_variable); }
 
-// Parses a rate; 0 for no text, nothing for a text that is not a number in the range.
-std::optional<std::uint32_t> parse_rate(char const* text) noexcept {
+bool is_rate_set() noexcept { return rate_text() != nullptr && *rate_text() != '\0'; }
+
+// Parses the rate; nothing if it is not set or not a number in the range.
+std::optional<std::uint32_t> rate_of_environment() noexcept {
+  if (!is_rate_set()) return {};
   std::uint32_t rate = 0;
-  if (text == nullptr || *text == '\0') return rate;
+  char const* const text = rate_text();
   char const* const last = text + std::string_view{text}.size();
   const auto [end, error] = std::from_chars(text, last, rate);
   if (error != std::errc{} || end != last) return {};
@@ -41,15 +44,14 @@ std::optional<std::uint32_t> parse_rate(char const* text) noexcept {
 }  // namespace
 
 // Warns after the initialisation, because the handler may make arenas.
-std::uint32_t trap_rate_of_environment() noexcept {
-  static const std::optional<std::uint32_t> rate = parse_rate(rate_text());
-  static std::atomic<bool> must_warn{!rate.has_value()};
+std::uint32_t trap_rate(std::uint32_t chosen) noexcept {
+  static const std::optional<std::uint32_t> rate = rate_of_environment();
+  static std::atomic<bool> must_warn{!rate.has_value() && is_rate_set()};
   if (must_warn.load(std::memory_order_relaxed) && must_warn.exchange(false)) {
-    report_warning(warning_kind::refused_setting, rate_variable,
-                   "%s is '%s', which is not a number from 0 to 4294967295; it is ignored", rate_variable,
-                   rate_text());
+    report_variable(rate_variable, "%s is '%s', which is not a number from 0 to 4294967295; it is ignored",
+                    rate_variable, rate_text());
   }
-  return rate.value_or(0);
+  return rate.value_or(chosen);
 }
 
 /// Slices of one reservation, taken upwards, each for one scope: `region.begin <= next <= region.end()`.

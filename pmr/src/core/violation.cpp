@@ -74,6 +74,11 @@ void send_warning(late_reports::entry const& found) {
     handler({static_cast<warning_kind>(found.kind), found.resource, found.message});
 }
 
+void send_variable(late_reports::entry const& found) {
+  if (get_warning_handler() == nullptr) (void)std::fprintf(stderr, "tidemark: %s\n", found.message);
+  else send_warning(found);
+}
+
 void report(void (*send)(late_reports::entry const&), int kind, by_default then, char const* resource,
             char const* format, std::va_list arguments) noexcept {
   late_reports::entry found;
@@ -109,6 +114,14 @@ void report_warning(warning_kind kind, char const* resource, char const* format,
   std::va_list arguments;
   va_start(arguments, format);
   report(send_warning, static_cast<int>(kind), by_default::continues, resource, format, arguments);
+  va_end(arguments);
+}
+
+void report_variable(char const* variable, char const* format, ...) noexcept {
+  std::va_list arguments;
+  va_start(arguments, format);
+  report(send_variable, static_cast<int>(warning_kind::refused_setting), by_default::continues, variable,
+         format, arguments);
   va_end(arguments);
 }
 

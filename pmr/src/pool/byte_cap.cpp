@@ -22,12 +22,10 @@ std::size_t cap_from_environment(char const* name, std::size_t fallback_bytes, p
   if (text == nullptr || *text == '\0') return fallback_bytes;
   if (const std::optional<std::size_t> bytes = parse(text)) return *bytes;
   if (fallback_bytes == 0) {
-    detail::report_warning(warning_kind::refused_setting, name,
-                           "%s is '%s', which is not %s; no limit is set", name, text, allowed);
+    detail::report_variable(name, "%s is '%s', which is not %s; no limit is set", name, text, allowed);
   } else {
-    detail::report_warning(warning_kind::refused_setting, name,
-                           "%s is '%s', which is not %s; the limit stays %zu bytes", name, text, allowed,
-                           fallback_bytes);
+    detail::report_variable(name, "%s is '%s', which is not %s; the limit stays %zu bytes", name, text,
+                            allowed, fallback_bytes);
   }
   return fallback_bytes;
 }

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <memory>
@@ -21,11 +20,8 @@ namespace {
 
 constexpr char const* trace_variable = "TIDEMARK_TRACE";
 
-// Printed if the program has no handler, because the variable is set outside of the program.
 void warn(std::string const& reason) noexcept {
-  if (get_warning_handler() == nullptr)
-    (void)std::fprintf(stderr, "%s: %s\n", trace_variable, reason.c_str());
-  report_warning(warning_kind::refused_setting, trace_variable, "%s: %s", trace_variable, reason.c_str());
+  report_variable(trace_variable, "%s: %s", trace_variable, reason.c_str());
 }
 
 struct process_trace {

@@ -86,9 +86,8 @@ workspace_options default_workspace_options() {
   const bool must_warn = std::exchange(defaults().must_warn, false);
   lock.unlock();  // the handler may make workspaces
   if (must_warn) {
-    detail::report_warning(warning_kind::refused_setting, ways_variable,
-                           "%s is '%s', which is not 1 to 16 or \"unlimited\"; it is ignored", ways_variable,
-                           ways_of_environment());
+    detail::report_variable(ways_variable, "%s is '%s', which is not 1 to 16 or \"unlimited\"; it is ignored",
+                            ways_variable, ways_of_environment());
   }
   return options;
 }

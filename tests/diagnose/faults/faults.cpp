@@ -214,7 +214,7 @@ void make_fault(int number, std::integer_sequence<int, Numbers...>) {
 }
 constexpr int fault_count = 20;
 
-// Counts trapped scopes. The variable changes after the first arena; the last arena has its own rate.
+// Counts trapped scopes. The variable changes after the first arena; the last arena has its own rate, which the variable replaces.
 int count_trapped_scopes() {
   set_warning_handler([](warning const& seen) { std::printf("%s: %s\n", seen.resource, seen.message); });
   for (const std::uint32_t one_in : {0U, 0U, 0xffff'ffffU}) {

@@ -64,11 +64,11 @@ def writes_nothing_without_the_variable():
 
 def names_a_file_that_cannot_be_written_and_runs_on():
     sentence = "TIDEMARK_TRACE: trace_log: cannot open /nowhere/run.csv: No such file or directory; nothing is traced\n"
-    expect("without a handler", run("/nowhere/run.csv"), (0, "done\n", sentence))
+    expect("without a handler", run("/nowhere/run.csv"), (0, "done\n", "tidemark: " + sentence))
     expect("with a handler", run("/nowhere/run.csv", "handler"), (0, "handled: " + sentence + "done\n", ""))
     status, output, errors = run("/dev/full")
     expect("a full disk", (status, output, errors),
-           (0, "done\n", "TIDEMARK_TRACE: trace_log: cannot write /dev/full: No space left on device; nothing is traced\n"))
+           (0, "done\n", "tidemark: TIDEMARK_TRACE: trace_log: cannot write /dev/full: No space left on device; nothing is traced\n"))
 
 
 def has_the_process_id_for_p():

@@ -30,8 +30,8 @@ enum class exhaustion_policy {
 /// the costs.
 struct trap_options {
   /// Traps one scope in this many rewinds on average, chosen at random as in GWP-ASan. 1 traps every scope,
-  /// for tests. 0 uses the rate in the environment variable `TIDEMARK_TRAP`, or traps no scope and costs
-  /// nothing if the variable is not set.
+  /// for tests. 0 traps no scope and costs nothing. The environment variable `TIDEMARK_TRAP` replaces the
+  /// rate.
   std::uint32_t one_in = 0;
   /// Address space for trapped scopes, in bytes, in addition to the arena's own. Once it is used up, trapping
   /// starts again at its first address. Late uses of earlier scopes at reused addresses are then missed.

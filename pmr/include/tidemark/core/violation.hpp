@@ -90,7 +90,7 @@ struct warning {
 using warning_handler = void (*)(warning const&);
 
 /// Replaces the handler. Null, the initial state, drops warnings, because the library prints nothing on its
-/// own. Thread-safe. @return the previous handler
+/// own; only a rejected environment variable is printed. Thread-safe. @return the previous handler
 warning_handler set_warning_handler(warning_handler handler) noexcept;
 
 /// The current handler; null if warnings are dropped. Thread-safe.
@@ -115,6 +115,11 @@ enum class by_default { aborts, continues, is_not_called };
 [[gnu::cold, gnu::noinline, gnu::format(printf, 3, 4)]] void report_warning(warning_kind kind,
                                                                             char const* resource,
                                                                             char const* format, ...) noexcept;
+/// Warns about a rejected environment variable. Prints the message to the standard error stream without a
+/// handler, because the user of the program sets the variable.
+[[gnu::cold, gnu::noinline, gnu::format(printf, 2, 3)]] void report_variable(char const* variable,
+                                                                             char const* format,
+                                                                             ...) noexcept;
 
 }  // namespace detail
 }  // namespace tidemark

@@ -22,8 +22,7 @@ arena_state<AddressSpace>::arena_state(AddressSpace space, arena_options options
   if (options_.name == nullptr) options_.name = arena_options{}.name;
   if (options_.commit_step == 0) options_.commit_step = arena_options{}.commit_step;
   options_.commit_step = round_up(options_.commit_step, granularity);
-  if constexpr (can_trap)
-    if (options_.trap.one_in == 0) options_.trap.one_in = trap_rate_of_environment();
+  if constexpr (can_trap) options_.trap.one_in = trap_rate(options_.trap.one_in);
   if (options_.trap.one_in != 0) {
     if constexpr (can_trap) trap_.make(options_.trap, name());
     else

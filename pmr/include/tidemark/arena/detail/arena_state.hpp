@@ -52,8 +52,9 @@ class trap_pointer {
  private:
   rewind_trap* trap_ = nullptr;
 };
-/// Value of `TIDEMARK_TRAP` in the environment, read once; 0 if unset. Warns once if it is not a number.
-[[nodiscard]] std::uint32_t trap_rate_of_environment() noexcept;
+/// Value of `TIDEMARK_TRAP` in the environment, read once, or `chosen` if unset. Warns once if it is not a
+/// number.
+[[nodiscard]] std::uint32_t trap_rate(std::uint32_t chosen) noexcept;
 
 // Replaces a member that an address space does not need. Each member has its own type, because nvcc 13.0
 // runs out of memory on two [[no_unique_address]] members of one empty type.
