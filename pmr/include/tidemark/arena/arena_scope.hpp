@@ -40,28 +40,32 @@ struct scratch_access;
 /// `push_bytes` and `make` come from `arena_push`. Opening and ending are O(1). Not thread-safe: one thread
 /// at a time.
 template <class AddressSpace>
-class [[nodiscard]] basic_arena_scope : public arena_push<basic_arena_scope<AddressSpace>, AddressSpace> {
+class [[nodiscard(TIDEMARK_NAME_SCOPE)]] basic_arena_scope
+    : public arena_push<basic_arena_scope<AddressSpace>, AddressSpace> {
  public:
   using arena_type = basic_arena<AddressSpace>;
 
   /// An inert scope.
-  [[nodiscard]] basic_arena_scope() noexcept : opened_{} {}
+  [[nodiscard(TIDEMARK_NAME_SCOPE)]] basic_arena_scope() noexcept : opened_{} {}
   /// Opens a scope on `arena`.
-  [[nodiscard]] explicit basic_arena_scope(arena_type& arena TIDEMARK_LIFETIMEBOUND,
-                                           detail::call_site where = std::source_location::current()) noexcept
+  [[nodiscard(TIDEMARK_NAME_SCOPE)]] explicit basic_arena_scope(
+      arena_type& arena TIDEMARK_LIFETIMEBOUND,
+      detail::call_site where = std::source_location::current()) noexcept
       : opened_{}, where_{where} {
     open(arena);
   }
   /// Opens a scope on `*arena`, or makes an inert scope if `arena` is null.
-  [[nodiscard]] explicit basic_arena_scope(arena_type* arena,
-                                           detail::call_site where = std::source_location::current()) noexcept
+  [[nodiscard(TIDEMARK_NAME_SCOPE)]] explicit basic_arena_scope(
+      arena_type* arena, detail::call_site where = std::source_location::current()) noexcept
       : opened_{}, where_{where} {
     if (arena != nullptr) open(*arena);
   }
   /// Rejected: two scopes would rewind the same memory.
   basic_arena_scope TIDEMARK_NO_COPY(
       basic_arena_scope, "a scope cannot be copied: write std::move(scope), or pass arena::scope&");
-  [[nodiscard]] basic_arena_scope(basic_arena_scope&& other) noexcept : opened_{} { move_from(other); }
+  [[nodiscard(TIDEMARK_NAME_SCOPE)]] basic_arena_scope(basic_arena_scope&& other) noexcept : opened_{} {
+    move_from(other);
+  }
   /// Ends this scope, then takes over `other`. `scope = arena::scope{step}` on the same arena yields a scope
   /// that begins where the old scope began.
   basic_arena_scope& operator=(basic_arena_scope&& other) noexcept {

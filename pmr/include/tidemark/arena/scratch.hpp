@@ -89,7 +89,7 @@ struct scratch_access {
 /// lacking.
 template <std::convertible_to<scratch_conflict>... Conflicts>
   requires(sizeof...(Conflicts) > 0)
-[[nodiscard]] arena::scope scratch(Conflicts const&... conflicts) {
+[[nodiscard(TIDEMARK_NAME_SCOPE)]] arena::scope scratch(Conflicts const&... conflicts) {
   return detail::scratch_access::opened_on(detail::scratch_arena({scratch_conflict(conflicts)...}));
 }
 

@@ -28,11 +28,11 @@ namespace tidemark {
 /// call, with the innermost label.
 ///
 /// Complexity: O(1). Thread-safety: affects only its own thread, which must destroy it.
-class [[nodiscard]] allocation_site {
+class [[nodiscard(TIDEMARK_NAME_SCOPE)]] allocation_site {
  public:
   /// @param label purpose of the memory; must live as long as the blocks, as a literal does
   /// @param where place in the source; defaults to the caller
-  [[nodiscard]] explicit allocation_site(
+  [[nodiscard(TIDEMARK_NAME_SCOPE)]] explicit allocation_site(
       char const* label = "", std::source_location where = std::source_location::current()) noexcept;
   allocation_site(allocation_site const&) = delete;
   allocation_site& operator=(allocation_site const&) = delete;

@@ -39,6 +39,9 @@
 #define TIDEMARK_POINTER
 #endif
 
+/// Argument of [[nodiscard]] for the class, the constructors and the factories of a scope.
+#define TIDEMARK_NAME_SCOPE "name the scope: without a name it ends at once"
+
 /// Rejects the calls of an overload, with a sentence for the user. A requires-expression with such a call is
 /// false. The overload has no definition: `TIDEMARK_REJECTS(T*, "write ...") push(int) TIDEMARK_REJECTED;`.
 /// Clang prints the sentence as the error; for a deleted function, clang would list all candidates. Other

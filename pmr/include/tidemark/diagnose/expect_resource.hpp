@@ -62,7 +62,7 @@ TIDEMARK_COLD void on_operator_new(std::size_t bytes, void const* caller) noexce
 /// `max_places` places, or in the remainder.
 ///
 /// Thread-safety: any number of threads may have scopes; the thread that made a scope uses and ends it.
-class [[nodiscard]] expect_resource {
+class [[nodiscard(TIDEMARK_NAME_SCOPE)]] expect_resource {
  public:
   /// Places that a report distinguishes; blocks of further places are counted together.
   static constexpr std::size_t max_places = 256;
@@ -73,8 +73,8 @@ class [[nodiscard]] expect_resource {
   /// @param expected resource that the thread should use; must outlive this object
   /// @param name used in the report; must outlive this object
   /// @throws std::invalid_argument if `expected` is null; std::bad_alloc. Nothing has changed then.
-  [[nodiscard]] explicit expect_resource(std::pmr::memory_resource const* expected,
-                                         char const* name = "expect_resource");
+  [[nodiscard(TIDEMARK_NAME_SCOPE)]] explicit expect_resource(std::pmr::memory_resource const* expected,
+                                                              char const* name = "expect_resource");
   expect_resource(expect_resource const&) = delete;
   expect_resource& operator=(expect_resource const&) = delete;
   /// Ends the scope. Reports `violation_kind::missed_resource` if blocks were missed since the last call of
@@ -96,10 +96,10 @@ class [[nodiscard]] expect_resource {
   [[nodiscard]] std::string report() const;
 
   /// Marks this thread's allocations as intended while it lives. Allowances nest.
-  class [[nodiscard]] allowance {
+  class [[nodiscard(TIDEMARK_NAME_SCOPE)]] allowance {
    public:
     /// Begins the allowance; its destructor ends it.
-    [[nodiscard]] allowance() noexcept;
+    [[nodiscard(TIDEMARK_NAME_SCOPE)]] allowance() noexcept;
     allowance(allowance const&) = delete;
     allowance& operator=(allowance const&) = delete;
     ~allowance();

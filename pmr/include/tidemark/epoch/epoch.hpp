@@ -84,11 +84,12 @@ void for_each_block(T const& thing, Keep const& keep) {
 /// Epochs on one resource end in reverse order of opening, on the thread that opened them (see `end`). The
 /// resource must outlive the epoch. Opening is O(1), with at most one lock for the outermost epoch; ending is
 /// O(blocks). Thread-safety: only the opening thread may use an epoch.
-class [[nodiscard]] epoch {
+class [[nodiscard(TIDEMARK_NAME_SCOPE)]] epoch {
  public:
   /// Opens an epoch. @param name used in messages; must outlive the resource. @throws std::bad_alloc; no
   /// epoch is open then
-  [[nodiscard]] explicit epoch(epoch_resource& resource TIDEMARK_LIFETIMEBOUND, char const* name = "epoch");
+  [[nodiscard(TIDEMARK_NAME_SCOPE)]] explicit epoch(epoch_resource& resource TIDEMARK_LIFETIMEBOUND,
+                                                    char const* name = "epoch");
   epoch(epoch const&) = delete;
   epoch& operator=(epoch const&) = delete;
   /// Calls `end()` if the epoch is open.

@@ -48,15 +48,15 @@ namespace tidemark {
 /// The arena must outlive the scope. It can be moved, but not assigned; a moved-from or ended scope is inert.
 /// O(threads + extents freed).
 template <class AddressSpace>
-class [[nodiscard]] basic_shared_arena_scope {
+class [[nodiscard(TIDEMARK_NAME_SCOPE)]] basic_shared_arena_scope {
  public:
   using arena_type = basic_shared_arena<AddressSpace>;
 
   /// Opens a scope on `arena`. @throws std::bad_alloc if the position cannot be recorded.
-  [[nodiscard]] explicit basic_shared_arena_scope(arena_type& arena TIDEMARK_LIFETIMEBOUND,
-                                                  detail::call_site where = std::source_location::current())
+  [[nodiscard(TIDEMARK_NAME_SCOPE)]] explicit basic_shared_arena_scope(
+      arena_type& arena TIDEMARK_LIFETIMEBOUND, detail::call_site where = std::source_location::current())
       : arena_{&arena}, begin_{arena.mark()}, outer_{std::exchange(arena.innermost_, this)}, where_{where} {}
-  [[nodiscard]] basic_shared_arena_scope(basic_shared_arena_scope&& other) noexcept
+  [[nodiscard(TIDEMARK_NAME_SCOPE)]] basic_shared_arena_scope(basic_shared_arena_scope&& other) noexcept
       : arena_{std::exchange(other.arena_, nullptr)},
         begin_{other.begin_},
         outer_{other.outer_},

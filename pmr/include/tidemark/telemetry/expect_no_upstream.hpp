@@ -42,7 +42,7 @@ class expect_no_upstream final : public detail::observing_adaptor<expect_no_upst
       : observing_adaptor{"expect_no_upstream", upstream, name} {}
 
   /// Allocations during its lifetime are reported. Periods may overlap in any order and on any threads.
-  class [[nodiscard]] quiet_period {
+  class [[nodiscard(TIDEMARK_NAME_SCOPE)]] quiet_period {
    public:
     quiet_period(quiet_period const&) = delete;
     quiet_period& operator=(quiet_period const&) = delete;
@@ -63,7 +63,7 @@ class expect_no_upstream final : public detail::observing_adaptor<expect_no_upst
   };
 
   /// Begins a period without allocations. It must end before this object.
-  [[nodiscard]] quiet_period expect_none() noexcept { return quiet_period{*this}; }
+  [[nodiscard(TIDEMARK_NAME_SCOPE)]] quiet_period expect_none() noexcept { return quiet_period{*this}; }
 
   /// Allocations in quiet periods so far, including failed ones.
   [[nodiscard]] std::uint64_t unexpected() const noexcept {

@@ -26,6 +26,8 @@
 #include <string_view>
 #include <system_error>
 
+#include <tidemark/core/macros.hpp>
+
 namespace tidemark {
 
 class trace_resource;
@@ -107,13 +109,13 @@ class trace_log {
 /// Slices of a thread must end in the reverse order of their beginning, as scopes do. A slice that another
 /// thread ends is drawn on the track where it began. Complexity: O(length of the name + log threads).
 /// Thread-safe. The log must outlive the slice.
-class [[nodiscard]] trace_slice {
+class [[nodiscard(TIDEMARK_NAME_SCOPE)]] trace_slice {
  public:
   /// Begins a slice. @param name any text; null: no name. @throws std::bad_alloc, with nothing written.
-  [[nodiscard]] trace_slice(trace_log& log, char const* name)
+  [[nodiscard(TIDEMARK_NAME_SCOPE)]] trace_slice(trace_log& log, char const* name)
       : trace_slice{log, std::string_view{name != nullptr ? name : ""}} {}
   /// The same.
-  [[nodiscard]] trace_slice(trace_log& log, std::string_view name);
+  [[nodiscard(TIDEMARK_NAME_SCOPE)]] trace_slice(trace_log& log, std::string_view name);
   trace_slice(trace_slice const&) = delete;
   trace_slice& operator=(trace_slice const&) = delete;
   ~trace_slice();

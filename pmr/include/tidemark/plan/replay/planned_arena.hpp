@@ -50,7 +50,7 @@ class basic_planned_arena final : public detail::forwarding_resource<basic_plann
   /// A step, from its construction to its destruction. Requests without an open step go to the fallback. The
   /// end of a step may make a new plan, which takes milliseconds, or 0.2 s for 100,000 requests. A plan takes
   /// about 300 bytes of host memory for each request.
-  class [[nodiscard]] step {
+  class [[nodiscard(TIDEMARK_NAME_SCOPE)]] step {
    public:
     /// Opens a step.
     /// @param kind any integer or enumerator that is equal for steps with the same requests, such as a
@@ -58,7 +58,7 @@ class basic_planned_arena final : public detail::forwarding_resource<basic_plann
     /// @throws std::logic_error, with nothing changed, if a step of the arena is open; std::bad_alloc.
     template <class Kind = int>
       requires(std::integral<Kind> || std::is_enum_v<Kind>)
-    [[nodiscard]] explicit step(basic_planned_arena& arena, Kind kind = 0) {
+    [[nodiscard(TIDEMARK_NAME_SCOPE)]] explicit step(basic_planned_arena& arena, Kind kind = 0) {
       arena.core_.begin(core_, static_cast<std::uint64_t>(kind));
     }
     step(step const&) = delete;

@@ -5,6 +5,7 @@
 
 #include <type_traits>
 
+#include <tidemark/core/macros.hpp>
 #include <tidemark/workspace/workspace.hpp>
 
 namespace tidemark {
@@ -41,10 +42,10 @@ namespace detail {
 /// ```
 /// Construction and destruction release the thread ownership of the workspace. Bindings nest. The same thread
 /// makes and destroys a binding; O(1).
-class [[nodiscard]] workspace_binding {
+class [[nodiscard(TIDEMARK_NAME_SCOPE)]] workspace_binding {
  public:
   /// Makes `ws` the workspace of this thread. `ws` must outlive the binding.
-  [[nodiscard]] explicit workspace_binding(workspace& ws TIDEMARK_LIFETIMEBOUND) noexcept
+  [[nodiscard(TIDEMARK_NAME_SCOPE)]] explicit workspace_binding(workspace& ws TIDEMARK_LIFETIMEBOUND) noexcept
       : bound_{&ws}, outer_{detail::this_threads_workspace} {
     ws.release_thread_ownership();
     detail::this_threads_workspace = &ws;
