@@ -9,6 +9,7 @@
 #include <array>
 #include <complex>
 #include <cstring>
+#include <map>
 #include <memory_resource>
 #include <span>
 #include <stdexcept>
@@ -16,6 +17,7 @@
 #include <string_view>
 #include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <tidemark/core/upstream_memory.hpp>
@@ -190,6 +192,32 @@ TEST(arena, push_array_copies_a_value) {
   EXPECT_TRUE(std::ranges::equal(a.push_array<int>(3, 5), std::array{5, 5, 5}));
   EXPECT_TRUE(std::ranges::equal(a.push_array(2, 0.5), std::array{0.5, 0.5}));
   EXPECT_TRUE(a.push_array<int>(0, 5).empty());
+}
+
+template <class T, class... Arguments>
+concept is_made = requires(arena& a, Arguments&&... arguments) {
+  a.make<T>(std::forward<Arguments>(arguments)...);
+  (void)a.push<T>(no_destructor, std::forward<Arguments>(arguments)...);
+};
+// Has no constructor with a resource at its end.
+struct takes_arena {
+  using allocator_type = std::pmr::polymorphic_allocator<>;
+  explicit takes_arena(arena& memory) : text{&memory} {}
+  std::pmr::string text;
+};
+
+TEST(arena, make_requires_a_resource_for_types_that_take_one) {
+  using numbers = std::pmr::vector<int>;
+  static_assert(!is_made<numbers> && !is_made<numbers, int> && !is_made<numbers, int*, int*>);
+  static_assert(!is_made<std::pmr::string, char const*> && !is_made<std::pmr::map<int, int>>);
+  static_assert(is_made<numbers, arena*> && is_made<numbers, int, std::pmr::memory_resource*>);
+  static_assert(is_made<numbers, int*, int*, numbers::allocator_type> && is_made<numbers, numbers>);
+  static_assert(is_made<std::pmr::string, char const*, arena*> && is_made<std::pmr::map<int, int>, arena*>);
+  static_assert(is_made<std::vector<int>, int> && is_made<int, int> && is_made<takes_arena, arena&>);
+  arena a;
+  std::pmr::vector<int> const& seven = *a.make<numbers>(10, 7, &a);
+  EXPECT_TRUE(a.owns(seven.data()));
+  EXPECT_EQ(seven.back(), 7);
 }
 
 TEST(arena, push_copy_copies_the_elements_of_a_contiguous_range) {

@@ -11,6 +11,7 @@
 #include <tidemark/epoch.hpp>
 #include <tidemark/plan.hpp>
 #include <tidemark/pool.hpp>
+#include <tidemark/team.hpp>
 #include <tidemark/workspace.hpp>
 
 using namespace tidemark;
@@ -20,10 +21,10 @@ struct named_value {
 };
 
 void misuse(arena& step, arena::scope& scope, borrowed_device_arena& device, pool& blocks,
-            workspace::scope<>& temporary, epoch_resource& memory, epoch& e, reuse_cache& cache,
-            void* block) {
-  (void)step, (void)scope, (void)device, (void)blocks, (void)temporary, (void)memory, (void)e, (void)cache,
-      (void)block;
+            workspace::scope<>& temporary, epoch_resource& memory, epoch& e, reuse_cache& cache, void* block,
+            shared_arena::scope& team_scope) {
+  (void)team_scope, (void)step, (void)scope, (void)device, (void)blocks, (void)temporary, (void)memory,
+      (void)e, (void)cache, (void)block;
 #if CASE == 1  // in 10 lines: write arena a\{\{\.reserve = 64 \* MiB\}\}
   arena sized{4096};
 #elif CASE == 2   // in 10 lines: write make<T>\(\.\.\.\), or push<T>\(no_destructor, \.\.\.\)
@@ -72,5 +73,29 @@ void misuse(arena& step, arena::scope& scope, borrowed_device_arena& device, poo
   cache.deallocate_after(block, 64, 64, nullptr);
 #elif CASE == 24  // in 10 lines: write make<T>\(\.\.\.\), or push<T>\(no_destructor, \.\.\.\)
   (void)scope.push<std::string>("x");
+#elif CASE == 25  // in 10 lines: epoch::keep finds no block of a container on the heap
+  e.keep(std::vector<int>{});
+#elif CASE == 26  // in 10 lines: epoch::keep finds no block of a container on the heap
+  e.keep(std::string{"x"});
+#elif CASE == 27  // in 10 lines: write scope.resource\(\)
+  std::pmr::vector<int> numbers{scope};
+#elif CASE == 28  // in 10 lines: write scope.resource\(\)
+  std::pmr::vector<int> numbers(10, scope);
+#elif CASE == 29  // in 10 lines: write &scope.arena\(\)
+  std::pmr::vector<int> numbers(10, team_scope);
+#elif CASE == 30  // in 10 lines: a count is an integer: write push_array<T>\(n, value\)
+  (void)step.push_array(1.0, 3);
+#elif CASE == 31  // in 10 lines: a count is an integer: write push_array<T>\(n, value\)
+  (void)scope.push_array<float>(2.0, 3.0F);
+#elif CASE == 32  // in 10 lines: write std::pmr::vector<T>, or \(n, no_destructor\)
+  (void)step.push_array(4, std::string("x"));
+#elif CASE == 33  // in 10 lines: T takes a resource: write make<T>\(..., &arena\)
+  step.make<std::pmr::vector<int> >(10);
+#elif CASE == 34  // in 10 lines: T takes a resource: write make<T>\(..., &arena\)
+  scope.make<std::pmr::string>();
+#elif CASE == 35  // in 10 lines: T takes a resource: write push<T>\(no_destructor, ..., &arena\)
+  (void)step.push<std::pmr::vector<int> >(no_destructor, 10);
+#elif CASE == 36  // in 10 lines: a buffer takes a resource first: write buffer<T> b\{memory, n\}
+  buffer<float> swapped{100, memory};
 #endif
 }

@@ -149,7 +149,7 @@ TEST_F(missed, counts_blocks_taken_by_callbacks_that_the_library_runs) {
   const expect_resource expected{&step};
   with_epoch(epochs, "step", [] { forget_the_argument(10); });
   EXPECT_EQ(expected.missed_blocks(), 1u);
-  step.make<floats>(10u);
+  step.make<floats>(10u, std::pmr::get_default_resource());
   EXPECT_EQ(expected.missed_blocks(), 2u) << expected.report();
 }
 

@@ -429,11 +429,13 @@ TYPED_TEST(epochs, keep_the_storage_of_views_pointers_and_spans) {
 template <class T>
 concept is_kept = keepable<T> && keepable<T const&>;
 static_assert(is_kept<void*> && is_kept<std::pmr::string*> && is_kept<std::nullptr_t>);
-static_assert(is_kept<std::vector<std::byte>> && is_kept<std::u8string_view> && is_kept<int[3]>);
+static_assert(is_kept<std::pmr::vector<std::byte>> && is_kept<std::u8string_view> && is_kept<int[3]>);
 static_assert(!is_kept<int> && !is_kept<void (*)()> && !is_kept<std::optional<void*>>);
 static_assert(!is_kept<std::unique_ptr<int>> && !is_kept<std::shared_ptr<int>>);
 static_assert(!is_kept<std::tuple<void*>> && !is_kept<std::pair<int*, int*>>);
 static_assert(!is_kept<std::vector<buffer<int>>> && !is_kept<std::vector<std::string>>);
+static_assert(!is_kept<std::vector<std::byte>> && !is_kept<std::string> && is_kept<std::array<int, 3>>);
+static_assert(is_kept<std::vector<int*>> && is_kept<std::vector<std::span<int>>>, "keeps what they refer to");
 static_assert(!is_kept<std::pmr::list<int*>> && !is_kept<std::pmr::deque<int>> &&
               !is_kept<std::vector<bool>>);
 static_assert(!is_kept<std::pmr::map<int, int>> && !is_kept<std::pmr::set<int>>);

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory_resource>
 #include <span>
 #include <string_view>
 #include <type_traits>
@@ -41,6 +42,14 @@ namespace detail {
 /// `no_destructor`.
 template <class T>
 concept needs_no_destructor = std::is_trivially_destructible_v<T>;
+
+/// True if a `T` made from `arguments` would allocate from the default resource, although `T` also takes a
+/// resource after them.
+template <class T, class... Arguments>
+concept lacks_resource = requires { typename T::allocator_type; } &&
+                         std::convertible_to<std::pmr::memory_resource*, typename T::allocator_type> &&
+                         !(std::same_as<std::remove_cvref_t<Arguments>, T> || ...) &&
+                         std::constructible_from<T, Arguments..., std::pmr::memory_resource*>;
 
 template <class Range>
 using copied_element = typename decltype(std::span{std::declval<Range const&>()})::value_type;
@@ -97,10 +106,16 @@ class arena_push {
   template <class T, class... Arguments>
     requires std::constructible_from<T, Arguments...>
   [[nodiscard]] T* push(no_destructor_t, Arguments&&... arguments) TIDEMARK_LIFETIMEBOUND
-    requires(on_host)
+    requires(on_host && !detail::lacks_resource<T, Arguments...>)
   {
     return construct<T>(target(), std::forward<Arguments>(arguments)...);
   }
+
+  /// Rejected: the object would allocate from the default resource, and lose that memory.
+  template <class T, class... Arguments>
+    requires(on_host && std::constructible_from<T, Arguments...> && detail::lacks_resource<T, Arguments...>)
+  TIDEMARK_REJECTS(T*, "T takes a resource: write push<T>(no_destructor, ..., &arena)")
+  push(no_destructor_t, Arguments&&...) TIDEMARK_REJECTED;
 
   /// Uninitialised memory for a trivial `T`.
   template <class T>
@@ -137,6 +152,17 @@ class arena_push {
     requires(!on_host)
   TIDEMARK_REJECTS(std::span<T>, "the host must not touch this memory: write push_array<T>(n, uninitialized)")
   push_array(std::size_t) TIDEMARK_REJECTED;
+
+  /// Rejected: the destructors of the elements would not run.
+  template <class T>
+    requires(on_host && !(detail::needs_no_destructor<T> || never_destroys))
+  TIDEMARK_REJECTS(std::span<T>, "~T() would not run: write std::pmr::vector<T>, or (n, no_destructor)")
+  push_array(std::size_t, T const&) TIDEMARK_REJECTED;
+  /// Rejected: a count is a floating-point number.
+  template <class T, std::floating_point Count>
+    requires(on_host)
+  TIDEMARK_REJECTS(std::span<T>, "a count is an integer: write push_array<T>(n, value)")
+  push_array(Count, T const&) TIDEMARK_REJECTED;
 
   /// `n` contiguous copies of `value` that need no destructors; `n` may be 0.
   template <class T>
@@ -215,13 +241,13 @@ class arena_push {
     return target().allocate(bytes, align);
   }
 
-  /// A `T` constructed from `arguments`. Its destructor runs when the arena is rewound over it, reset or
-  /// destroyed, in reverse order of construction. Destructors must not throw. The result may be discarded,
-  /// because the destructor's effect may be the purpose.
+  /// A `T` constructed from `arguments`, with a resource at their end if `T` takes one. Its destructor runs
+  /// when the arena is rewound over it, reset or destroyed, in reverse order of construction. Destructors must
+  /// not throw. The result may be discarded, because the destructor's effect may be the purpose.
   template <class T, class... Arguments>
     requires std::constructible_from<T, Arguments...>
   T* make(Arguments&&... arguments) TIDEMARK_LIFETIMEBOUND
-    requires(on_host)
+    requires(on_host && !detail::lacks_resource<T, Arguments...>)
   {
     if constexpr (std::is_trivially_destructible_v<T>) {
       return construct<T>(target(), std::forward<Arguments>(arguments)...);
@@ -242,6 +268,11 @@ class arena_push {
   template <class T, class... Arguments>
     requires(on_host && !std::constructible_from<T, Arguments...>)
   TIDEMARK_REJECTS(T*, "T has no constructor for these arguments: write those of a constructor")
+  make(Arguments&&...) TIDEMARK_REJECTED;
+  /// Rejected: the object would allocate from the default resource.
+  template <class T, class... Arguments>
+    requires(on_host && std::constructible_from<T, Arguments...> && detail::lacks_resource<T, Arguments...>)
+  TIDEMARK_REJECTS(T*, "T takes a resource: write make<T>(..., &arena)")
   make(Arguments&&...) TIDEMARK_REJECTED;
   /// Rejected: the memory is a device's.
   template <class T, class... Arguments>

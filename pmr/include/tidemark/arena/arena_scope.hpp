@@ -6,6 +6,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <memory_resource>
 #include <source_location>
 #include <utility>
 
@@ -117,6 +118,12 @@ class [[nodiscard(TIDEMARK_NAME_SCOPE)]] basic_arena_scope
   [[nodiscard]] std::pmr::memory_resource* resource() const noexcept(check_level < 2) TIDEMARK_LIFETIMEBOUND {
     return &arena();
   }
+
+  /// Rejected: a container takes a resource, and its own error for a scope is long.
+  template <class T TIDEMARK_SENTENCE("a container takes a resource: write scope.resource()")>
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  operator std::pmr::polymorphic_allocator<T>() const
+      TIDEMARK_DELETED("a container takes a resource: write scope.resource()");
 
   /// As `basic_arena::allocate`. @pre the scope is open.
   [[nodiscard]] void* allocate(std::size_t bytes, std::size_t align = arena_type::default_alignment)

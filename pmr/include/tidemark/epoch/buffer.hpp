@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <limits>
 #include <new>
@@ -11,6 +12,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/epoch/buffer_view.hpp>
 #include <tidemark/epoch/detail/storage.hpp>
@@ -66,6 +68,11 @@ class [[nodiscard]] buffer : public detail::element_access<buffer<T>, T> {
   buffer(epoch_resource& resource TIDEMARK_LIFETIMEBOUND, std::span<T const> elements)
       : buffer{resource, elements.size()} {
     std::copy_n(elements.data(), elements.size(), first_element());
+  }
+  /// Rejects a wrong order at compile time.
+  template <std::integral Size>
+  buffer(Size, epoch_resource&) {
+    static_assert(detail::right_form<Size>, "a buffer takes a resource first: write buffer<T> b{memory, n}");
   }
   buffer(buffer&& other) noexcept : base{std::exchange(other.storage_, {}), other.size_} {}
   buffer& operator=(buffer&& other) noexcept {

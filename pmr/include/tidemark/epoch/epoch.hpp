@@ -30,14 +30,24 @@ concept keepable_itself = has_storage<T> || raw_pointer<T> || std::is_null_point
 template <class T>
 concept keepable_range = !keepable_itself<T> && std::ranges::contiguous_range<T const> &&
                          std::is_trivially_copyable_v<std::ranges::range_value_t<T const>>;
+/// Elements that refer to further blocks.
+template <class T>
+concept keepable_element = keepable_itself<T> || (keepable_range<T> && std::ranges::view<T>);
+/// Containers without a block to keep: their allocator is `std::allocator`, or another without a state that
+/// names a resource.
+template <class T>
+concept keeps_nothing = keepable_range<T> && !keepable_element<std::ranges::range_value_t<T const>> &&
+                        requires { typename T::allocator_type; } &&
+                        std::allocator_traits<typename T::allocator_type>::is_always_equal::value;
 
 }  // namespace detail
 
 /// Types that `epoch::keep` accepts: buffers, views, pointers, and contiguous ranges of trivially copyable
-/// elements.
+/// elements, except containers on the heap.
 template <class T>
 concept keepable =
-    detail::keepable_itself<std::remove_cvref_t<T>> || detail::keepable_range<std::remove_cvref_t<T>>;
+    detail::keepable_itself<std::remove_cvref_t<T>> ||
+    (detail::keepable_range<std::remove_cvref_t<T>> && !detail::keeps_nothing<std::remove_cvref_t<T>>);
 
 namespace detail {
 
@@ -55,8 +65,8 @@ void for_each_block(T const& thing, Keep const& keep) {
     if constexpr (std::ranges::borrowed_range<T>) {
       if (std::ranges::empty(thing)) return;
     }
-    // Views and pointers refer to further blocks. Other elements lie in the block of the range.
-    if constexpr (keepable_itself<element> || (keepable_range<element> && std::ranges::view<element>)) {
+    // Other elements lie in the block of the range.
+    if constexpr (keepable_element<element>) {
       for (auto const& each : thing) for_each_block(each, keep);
     }
     keep(static_cast<void const*>(std::to_address(std::ranges::begin(thing))));
@@ -100,15 +110,20 @@ class [[nodiscard(TIDEMARK_NAME_SCOPE)]] epoch {
   /// Keeps the blocks of buffers, views, pointers, and ranges of trivially copyable elements when the epoch
   /// ends. Does not own: a buffer or container must outlive the epoch. A pointer may point into a block, and
   /// a range is contiguous. Keeping a range keeps its storage, and the blocks of elements that are pointers
-  /// or views. Other types do not compile, because `keep` cannot find the blocks of nodes and elements.
-  /// Ignores null, blocks of other epochs, threads and resources, and blocks kept already.
+  /// or views. Other types do not compile, because `keep` cannot find the blocks of nodes and elements, or
+  /// because they are on the heap. Ignores null, blocks of other epochs, threads and resources, and blocks
+  /// kept already.
   /// @return number of newly kept blocks. O(1) for the start of a block, O(blocks of the epoch) for an
   /// address inside a block.
   template <class... Things>
   std::size_t keep(Things const&... things) noexcept {
     // A variable gives a short error: compilers explain a failed concept in ten lines.
     constexpr bool all_are_keepable = (keepable<Things> && ...);
-    static_assert(all_are_keepable,
+    constexpr bool is_on_heap = (detail::keeps_nothing<Things> || ...);
+    static_assert(
+        !is_on_heap,
+        "epoch::keep finds no block of a container on the heap: write std::pmr::vector<T> v{&memory}");
+    static_assert(all_are_keepable || is_on_heap,
                   "epoch::keep takes buffers, views, pointers, and contiguous ranges of trivially copyable "
                   "elements: keep the parts of anything else one by one");
     std::size_t kept = 0;

@@ -82,6 +82,11 @@ class [[nodiscard(TIDEMARK_NAME_SCOPE)]] basic_shared_arena_scope {
       if (arena_ == nullptr) detail::throw_not_open("shared_arena", where_);
     return *arena_;
   }
+  /// Rejected: a container takes a resource, and its own error for a scope is long.
+  template <class T TIDEMARK_SENTENCE("a container takes a resource: write &scope.arena()")>
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  operator std::pmr::polymorphic_allocator<T>() const
+      TIDEMARK_DELETED("a container takes a resource: write &scope.arena()");
 
  private:
   friend arena_type;
