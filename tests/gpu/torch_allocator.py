@@ -112,7 +112,7 @@ native = None
 print(f"PyTorch {torch.__version__}, {torch.cuda.get_device_name(0)}\n\n| allocator | what was seen |\n|---|---|")
 # All at once: they ask for results and not for times.
 running = {each: subprocess.Popen([sys.executable, __file__, each], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-           for each in ("native", "cache", "pool", "planned", "MemPool")}
+           for each in ("native", "heap", "planned", "MemPool")}
 for each, done in running.items():
     stdout, stderr = done.communicate()
     said = stdout.strip().splitlines()[-1] if done.returncode == 0 else (stderr.strip().splitlines() or ["died"])[-1]

@@ -10,8 +10,8 @@ import subprocess
 import sys
 import time
 
-ALLOCATORS = ("native", "expandable", "cache", "pool", "planned")
-OURS = ("cache", "pool", "planned")
+ALLOCATORS = ("native", "expandable", "heap", "planned")
+OURS = ("heap", "planned")
 WIDTH, LAYERS, HEADS, WORDS, BATCH, LENGTH = 768, 12, 12, 32000, 16, 512
 WARM_STEPS, TIMED_STEPS, TENSORS = 10, 20, 20000
 
