@@ -48,27 +48,6 @@ class logged_upstream final : public std::pmr::memory_resource {
   bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
 };
 
-/// A class made from a resource of the standard, whose virtual functions are protected: it may call and
-/// replace them.
-template <class Resource>
-struct counted : Resource {
-  using Resource::Resource;
-  std::size_t allocations = 0, deallocations = 0;
-
- protected:
-  void* do_allocate(std::size_t bytes, std::size_t align) override {
-    ++allocations;
-    return Resource::do_allocate(bytes, align);
-  }
-  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
-    ++deallocations;
-    Resource::do_deallocate(block, bytes, align);
-  }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override {
-    return Resource::do_is_equal(other);
-  }
-};
-
 /// Makes a resource the default one as long as it lives.
 class default_resource_scope {
  public:
