@@ -35,12 +35,7 @@ static_assert(CCCL_VERSION == TIDEMARK_TEST_CCCL_VERSION,
 
 namespace tidemark::test {
 
-/// The names of Thrust's systems, for tests of behaviour that differs by system.
-enum class thrust_system { cpp, omp, tbb, cuda };
-
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
-
-inline constexpr thrust_system this_system = thrust_system::cuda;
 
 /// An arena of the memory that Thrust's device vectors lie in here.
 using machine_arena = device_arena;
@@ -78,14 +73,6 @@ class thrust_machine : public gpu_test {
 };
 
 #else
-
-#if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_OMP
-inline constexpr thrust_system this_system = thrust_system::omp;
-#elif THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_TBB
-inline constexpr thrust_system this_system = thrust_system::tbb;
-#else
-inline constexpr thrust_system this_system = thrust_system::cpp;
-#endif
 
 using machine_arena = arena;
 using machine_pool = pool;

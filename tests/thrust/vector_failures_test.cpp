@@ -120,30 +120,6 @@ TYPED_TEST(vector_failures, in_growth_leave_the_vector_unchanged) {
   });
 }
 
-TYPED_TEST(vector_failures, in_assignment_of_more_leave_the_vector_unchanged) {
-  statistics_resource other;
-  const TypeParam larger(6, &other);
-  this->fail_each_construction_of([&](auto& elements) { elements = larger; });
-  this->fail_each_construction_of([&](auto& elements) { elements.assign(larger.begin(), larger.end()); });
-}
-
-TYPED_TEST(vector_failures, within_capacity_lose_no_memory) {
-  const counted_element value{7};
-  const auto with_room = [&](auto change) {
-    this->fail_each_construction([&](auto& memory, auto arm) {
-      TypeParam elements({1, 2, 3}, &memory);
-      elements.reserve(20);
-      arm();
-      change(elements);
-    });
-  };
-  with_room([](auto& elements) { elements.resize(10); });
-  with_room([&](auto& elements) { elements.push_back(value); });
-  with_room([&](auto& elements) { elements.insert(elements.begin() + 1, 5, value); });
-  with_room([&](auto& elements) { elements.insert(elements.begin(), value); });
-  with_room([](auto& elements) { elements.shrink_to_fit(); });
-}
-
 TYPED_TEST(vector_failures, do_not_occur_in_moves_and_swaps) {
   statistics_resource memory;
   {
@@ -157,24 +133,6 @@ TYPED_TEST(vector_failures, do_not_occur_in_moves_and_swaps) {
   EXPECT_EQ(memory.stats().used_blocks, 0u);
   EXPECT_EQ(counted_element::living(), 0u);
   EXPECT_EQ(counted_element::destroyed_unborn(), 0u);
-}
-
-TYPED_TEST(vector_failures, in_an_arena_scope_rewind_to_the_scopes_mark) {
-  arena step;
-  const std::size_t before = step.position();
-  for (int n = 1; n < 20; ++n) {
-    arena::scope scope{step};
-    try {
-      TypeParam elements({1, 2, 3}, &step);
-      counted_element::throw_at(n);
-      elements.resize(10);
-      elements.resize(30);
-    } catch (counted_element::construction_error const&) {
-    }
-    counted_element::throw_at(0);
-  }
-  EXPECT_EQ(step.position(), before);
-  step.check_invariants();
 }
 
 // ---- refusals of memory ----

@@ -68,14 +68,6 @@ TYPED_TEST(vectors, construct_n_elements) {
   EXPECT_EQ(numbers_in(vector(numbers.begin(), numbers.end(), &step)), numbers_from_to(1, 4));
 }
 
-TYPED_TEST(vectors, allocate_nothing_for_no_elements) {
-  auto step = this->make_step();
-  const typename TestFixture::vector elements{&step}, of_none(0, &step);
-  EXPECT_TRUE(elements.empty());
-  EXPECT_TRUE(of_none.empty());
-  EXPECT_EQ(step.position(), 0u);
-}
-
 TYPED_TEST(vectors, copy_into_the_same_resource) {
   auto step = this->make_step();
   const typename TestFixture::vector elements({1, 2, 3}, &step);
@@ -148,88 +140,6 @@ TYPED_TEST(vectors, take_the_resource_of_the_source_on_move_assignment) {
   EXPECT_EQ(counted_step.stats().used_blocks, 1u);
   results = typename TestFixture::vector{&counted_other};
   EXPECT_EQ(counted_step.stats().used_blocks, 0u);
-}
-
-TYPED_TEST(vectors, swap_their_resources) {
-  auto step = this->make_step();
-  auto other = this->make_step();
-  statistics_resource counted_step{&step}, counted_other{&other};
-  {
-    typename TestFixture::vector a({1, 2, 3}, &counted_step), b({1, 2}, &counted_other);
-    void const* const first = this->address_of(a);
-    void const* const second = this->address_of(b);
-    a.swap(b);
-    EXPECT_EQ(numbers_in(a), numbers_from_to(1, 2));
-    EXPECT_EQ(numbers_in(b), numbers_from_to(1, 3));
-    using std::swap;
-    swap(a, b);
-    swap(a, b);
-    EXPECT_EQ(this->address_of(a), second);
-    EXPECT_EQ(this->address_of(b), first);
-    EXPECT_EQ(a.get_allocator().resource(), &counted_other);
-    EXPECT_EQ(b.get_allocator().resource(), &counted_step);
-  }
-  EXPECT_EQ(counted_step.stats().used_bytes, 0u);
-  EXPECT_EQ(counted_other.stats().used_bytes, 0u);
-}
-
-// ---- growth ----
-
-TYPED_TEST(vectors, keep_their_elements_while_growing_in_an_arena) {
-  auto step = this->make_step();
-  statistics_resource counted{&step};
-  typename TestFixture::vector elements{&counted};
-  for (int i = 1; i <= 100; ++i) {
-    elements.push_back(i);
-    if (i % 40 == 0) (void)step.allocate(64);  // prevents growth in place
-  }
-  EXPECT_EQ(numbers_in(elements), numbers_from_to(1, 100));
-  EXPECT_GE(counted.stats().allocations, 7u);  // of 1, 2, 4, … 128
-  EXPECT_EQ(counted.stats().used_blocks, 1u);
-}
-
-TYPED_TEST(vectors, are_resized_up_with_new_elements_and_down_without_them) {
-  auto step = this->make_step();
-  typename TestFixture::vector elements({1, 2, 3}, &step);
-  elements.resize(5);
-  EXPECT_EQ(numbers_in(elements), (std::vector<int>{1, 2, 3, 0, 0}));
-  elements.resize(6, 9);
-  EXPECT_EQ(numbers_in(elements), (std::vector<int>{1, 2, 3, 0, 0, 9}));
-  elements.resize(2);
-  EXPECT_EQ(numbers_in(elements), numbers_from_to(1, 2));
-  elements.resize(4, 7);
-  EXPECT_EQ(numbers_in(elements), (std::vector<int>{1, 2, 7, 7}));
-}
-
-TYPED_TEST(vectors, free_memory_on_shrink_to_fit) {
-  auto step = this->make_step();
-  statistics_resource counted{&step};
-  typename TestFixture::vector elements({1, 2, 3}, &counted);
-  elements.reserve(1000);
-  elements.shrink_to_fit();
-  EXPECT_EQ(elements.capacity(), 3u);
-  EXPECT_EQ(numbers_in(elements), numbers_from_to(1, 3));
-  EXPECT_EQ(counted.stats().used_bytes, 3 * sizeof(typename TestFixture::vector::value_type));
-}
-
-// ---- steps ----
-
-TYPED_TEST(vectors, reuse_the_same_addresses_in_each_step) {
-  auto step = this->make_step();
-  std::vector<void const*> first_turn;
-  for (int turn = 0; turn < 3; ++turn) {
-    typename TestFixture::scope scope{step};
-    typename TestFixture::vector a(100, turn, &step), b{&step};
-    for (int i = 1; i <= 20; ++i) b.push_back(i);
-    const typename TestFixture::vector copy{a};
-    const std::vector<void const*> addresses{this->address_of(a), this->address_of(b),
-                                             this->address_of(copy)};
-    if (turn == 0) first_turn = addresses;
-    EXPECT_EQ(addresses, first_turn);
-    EXPECT_EQ(numbers_in(copy), std::vector<int>(100, turn));
-    EXPECT_EQ(numbers_in(b), numbers_from_to(1, 20));
-  }
-  EXPECT_EQ(step.position(), 0u);
 }
 
 }  // namespace
