@@ -136,12 +136,6 @@ TEST(mapping_cache, counts_unused_bytes_of_live_mappings_against_the_limit) {
   EXPECT_GT(cache.stats().cached_bytes, 0u);
 }
 
-TEST(mapping_cache, keeps_nothing_with_a_limit_of_0) {
-  mapping_cache cache{0};
-  cache.deallocate(cache.allocate(1 * MiB));
-  EXPECT_EQ(cache.stats().cached_bytes, 0u);
-}
-
 TEST(mapping_cache, resizes_into_a_free_neighbour_without_moving) {
   mapping_cache cache{64 * MiB};
   cache.deallocate(cache.allocate(16 * MiB));
@@ -155,25 +149,6 @@ TEST(mapping_cache, resizes_into_a_free_neighbour_without_moving) {
   EXPECT_EQ(cache.broken_invariant(), nullptr);
   EXPECT_GE(cache.stats().cached_bytes, 14 * MiB);
   cache.deallocate(live);
-}
-
-TEST(mapping_cache, resize_moves_contents_if_neighbours_are_live) {
-  mapping_cache cache{64 * MiB};
-  cache.deallocate(cache.allocate(4 * MiB));
-  mapping* const first = cache.allocate(1 * MiB);
-  mapping* const second = cache.allocate(1 * MiB);
-  write(first, 1);
-  write(second, 2);
-  mapping* const moved = cache.resize(first, 20 * MiB);
-  ASSERT_NE(moved, nullptr);
-  for (std::size_t i = 0; i < 1 * MiB; i += 1000) {
-    ASSERT_EQ(*byte(moved, i), 1);
-    ASSERT_EQ(*byte(second, i), 2);
-  }
-  EXPECT_EQ(cache.broken_invariant(), nullptr);
-  cache.deallocate(moved);
-  cache.deallocate(second);
-  EXPECT_EQ(cache.broken_invariant(), nullptr);
 }
 
 TEST(mapping_cache, rejects_impossible_sizes_and_changes_nothing) {
@@ -191,19 +166,6 @@ TEST(mapping_cache, rejects_impossible_sizes_and_changes_nothing) {
 }
 
 // ---- array_memory -----------------------------------------------------------------------------------------
-
-TEST(array_memory, returns_zeros_in_memory_that_was_in_use) {
-  array_memory memory{{.max_cached_bytes = 64 * MiB, .huge_pages = true}};
-  for (const std::size_t bytes : {std::size_t{1}, 100 * KiB, 300 * KiB, 9 * MiB}) {
-    void* const block = memory.allocate(bytes);
-    std::memset(block, 0xAB, bytes);
-    memory.deallocate(block);
-    auto* const zeros = static_cast<unsigned char*>(memory.allocate_zeroed(bytes));
-    EXPECT_EQ(zeros, block);
-    for (std::size_t i = 0; i < bytes; ++i) ASSERT_EQ(zeros[i], 0) << bytes;
-    memory.deallocate(zeros);
-  }
-}
 
 TEST(array_memory, aligns_blocks_of_64_bytes_or_more_to_cache_lines) {
   array_memory memory{{.max_cached_bytes = 64 * MiB, .huge_pages = true}};
@@ -335,27 +297,6 @@ TEST(array_memory, serves_several_threads) {
   }
   EXPECT_EQ(memory.stats().used_blocks, 0u);
   EXPECT_EQ(memory.broken_invariant(), nullptr);
-}
-
-TEST(array_memory, serves_a_child_forked_while_a_thread_uses_the_memory) {
-  array_memory memory{{.max_cached_bytes = 32 * MiB, .huge_pages = true}};
-  std::jthread other{[&memory](std::stop_token stop) {
-    blocks_model model{memory, 1};
-    while (!stop.stop_requested()) model.step();
-  }};
-  for (int i = 0; i < 5; ++i) {
-    const pid_t child = fork();
-    if (child == 0) {
-      {
-        blocks_model model{memory, 2};
-        for (int step = 0; step < 100; ++step) model.step();
-      }
-      _exit(testing::Test::HasFailure() ? 1 : 0);
-    }
-    int status = 0;
-    ASSERT_EQ(waitpid(child, &status, 0), child);
-    EXPECT_EQ(status, 0);
-  }
 }
 
 }  // namespace

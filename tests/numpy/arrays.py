@@ -100,18 +100,6 @@ def an_error_ends_a_block_too():
         equal(handler(), own)
 
 
-def resize_keeps_contents():
-    with tidemark_numpy.pool() as pool:
-        array = numpy.arange(10)
-        for size in (100, 40_000, 90_000, 3_000_000, 1_000_000, 20_000, 5):
-            kept = min(size, array.size)
-            array.resize(size, refcheck=False)
-            assert (array[:kept] == numpy.arange(kept)).all(), size
-            array[:] = numpy.arange(size)
-        del array
-        equal(pool.stats().used_blocks, 0)
-
-
 def every_way_to_make_an_array_works():
     with tidemark_numpy.pool() as pool:
         made = [numpy.empty(0), numpy.zeros((0, 5)), numpy.empty((3, 0), "S80"), numpy.array(1.5), numpy.array(["a", "bcd"]),
@@ -172,13 +160,6 @@ def trim_returns_cached_memory():
         assert pool.stats().cached_bytes < MiB, pool.stats()
         assert resident_bytes() < full - 140 * MiB
         equal(float(kept.sum()), float(MiB))
-
-
-def nothing_is_cached_with_a_limit_of_0():
-    with tidemark_numpy.pool(max_cached_bytes=0) as pool:
-        for size in (10, 10_000, 1_000_000):
-            numpy.ones(size)
-        equal(pool.stats().cached_bytes, 0)
 
 
 def exhausted_memory_empties_the_cache_and_raises_memory_error():

@@ -12,6 +12,7 @@
 #include <tidemark/core/units.hpp>
 #include <tidemark/cuda/driver/event.hpp>
 
+#include "captures.hpp"
 #include "pluggable_allocator.hpp"
 
 namespace tidemark::test {
@@ -45,8 +46,7 @@ struct torch_captures : torch_test, ::testing::WithParamInterface<char const*> {
     return graph;
   }
   [[nodiscard]] gpu::executable_handle instantiate(gpu::graph_handle graph) {
-    gpu::executable_handle executable = nullptr;
-    EXPECT_EQ(device.instantiate(graph, executable), status::success);
+    const gpu::executable_handle executable = instantiated(device, graph);
     EXPECT_EQ(device.destroy_graph(graph), status::success);
     return executable;
   }
@@ -110,19 +110,6 @@ TEST_P(torch_captures, keep_the_memory_of_a_graph_while_it_can_be_launched) {
   destroy(graph);
 }
 
-TEST_P(torch_captures, keep_the_memory_of_a_graph_under_memory_pressure) {
-  begin();
-  void* const large = torch.malloc(100 * MiB, main);  // beyond the classes
-  write(large, 100 * MiB, main);
-  torch.raw_delete(large);
-  const gpu::executable_handle graph = instantiate(end());
-  EXPECT_EQ(thrown_by([&] { (void)torch.malloc(200 * MiB, side); }).find("CUDA out of memory. "), 0u);
-  EXPECT_TRUE(device.accessible(large, 100 * MiB));
-  EXPECT_EQ(device.launch(graph, side), status::success);
-  device.run_all();
-  destroy(graph);
-}
-
 // L.10
 TEST_P(torch_captures, return_memory_after_the_pool_release_and_the_last_launch) {
   void *temporary = nullptr, *result = nullptr;
@@ -164,31 +151,6 @@ TEST_P(torch_captures, share_a_pool_until_the_last_graph_of_it_ends) {
   destroy(next);
   torch.reset_fn();
   EXPECT_EQ(held_bytes(), 0u);
-}
-
-TEST_P(torch_captures, reuse_memory_of_captures_on_another_stream) {
-  void *temporary = nullptr, *result = nullptr;
-  const gpu::executable_handle graph = capture(temporary, result);
-  std::swap(main, side);
-  void *second = nullptr, *kept = nullptr;
-  const gpu::executable_handle next = capture(second, kept);
-  std::swap(main, side);
-  EXPECT_EQ(second, temporary);
-  torch.raw_delete(result);
-  torch.raw_delete(kept);
-  destroy(graph);
-  destroy(next);
-}
-
-TEST_P(torch_captures, use_separate_memory_for_each_pool) {
-  void *temporary = nullptr, *result = nullptr, *other = nullptr, *kept = nullptr;
-  const gpu::executable_handle graph = capture(temporary, result);
-  const gpu::executable_handle foreign = capture(other, kept, {0, 2});
-  EXPECT_NE(other, temporary);
-  torch.raw_delete(result);
-  torch.raw_delete(kept);
-  destroy(graph);
-  destroy(foreign, {0, 2});
 }
 
 TEST_P(torch_captures, leave_other_streams_on_their_own_memory) {

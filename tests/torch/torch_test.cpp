@@ -135,15 +135,6 @@ TEST_P(torch_resources, reclaims_cached_memory_of_other_streams_before_it_fails)
   EXPECT_NE(torch.malloc(200 * MiB, main), nullptr);
 }
 
-TEST_P(torch_resources, waits_for_recorded_streams_before_it_fails) {
-  void* const block = torch.malloc(150 * MiB, main);
-  side_waits_for_main();
-  write(block, 150 * MiB, side, "copy");
-  torch.record_stream_fn(block, side);
-  torch.raw_delete(block);
-  EXPECT_NE(torch.malloc(200 * MiB, main), nullptr);
-}
-
 // L.6
 TEST_P(torch_resources, returns_all_memory_at_a_reset) {
   std::vector<void*> blocks;
@@ -179,16 +170,6 @@ TEST_P(torch_resources, holds_no_more_than_the_fraction_of_the_device) {
   torch.memory_fraction_fn(1.0, 0);
   EXPECT_NE(torch.malloc(50 * MiB, main), nullptr);
   torch.raw_delete(block);
-}
-
-TEST_P(torch_resources, holds_no_more_than_the_fraction_in_every_step) {
-  torch.memory_fraction_fn(0.25, 0);
-  const std::size_t limit = device.budget(0).limit();
-  for (std::size_t i = 1; i <= 30; ++i) {
-    torch.raw_delete(torch.malloc(i * MiB, i % 2 == 0 ? side : main));
-    EXPECT_LE(held_bytes(), limit) << i;
-    EXPECT_EQ(torch.stat("held_bytes"), held_bytes()) << i;
-  }
 }
 
 // L.7
@@ -348,19 +329,6 @@ TEST_F(torch_misuse, prints_a_message_for_a_block_that_is_not_live) {
   EXPECT_EQ(torch.malloc(1000, main), block) << "it is free once";
 }
 
-TEST_F(torch_misuse, prints_a_message_for_a_second_free_of_a_pending_block) {
-  void* const block = torch.malloc(1000, main);
-  side_waits_for_main();
-  write(block, 1000, side);
-  torch.record_stream_fn(block, side);
-  torch.raw_delete(block);
-  ::testing::internal::CaptureStderr();
-  torch.free_fn(block, 1000, 0, main);
-  EXPECT_NE(::testing::internal::GetCapturedStderr(), "");
-  torch.reset_fn();
-  EXPECT_EQ(torch.stat("deallocations"), 1u);
-}
-
 TEST_F(torch_misuse, refuses_to_send_a_tensor_to_another_process) {
   void* const block = torch.malloc(1000, main);
   std::size_t bytes = 0;
@@ -375,14 +343,6 @@ TEST_F(torch_misuse, ignores_a_stream_recorded_for_foreign_memory) {
   torch.record_stream_fn(&foreign, side);
   (void)torch.malloc(1000, main);
   torch.record_stream_fn(&foreign, side);
-}
-
-TEST_F(torch_misuse, raises_a_message_without_a_device) {
-  test::fake_device none{{.devices = 0}};
-  test::pluggable_allocator lonely{none};
-  const std::string sentence = thrown_by([&] { (void)lonely.malloc(1000, nullptr); });
-  EXPECT_EQ(sentence.find("tidemark_torch: "), 0u) << sentence;
-  EXPECT_NE(sentence.find("CUDA_ERROR_NO_DEVICE"), std::string::npos) << sentence;
 }
 
 // ---- segments of a MemPool --------------------------------------------------------------------------------
