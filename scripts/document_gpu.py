@@ -12,7 +12,7 @@ import re
 import sys
 
 # Names of tables, and the files that a run leaves.
-RESULTS = {"rules": "rules.md", "questions": "questions.txt", "costs": "table.txt", "thrust": "thrust.txt", "training": "training.md",
+RESULTS = {"rules": "rules.md", "costs": "table.txt", "thrust": "thrust.txt", "training": "training.md",
            "tensors": "torch.txt", "nccl": "nccl.txt"}
 
 
@@ -68,7 +68,7 @@ def with_run(text, of_each):
 def text_of(path, device):
     """Returns a result for the page: the device, then the text without the program's first line, its headings one level lower."""
     lines = path.read_text().strip().splitlines()
-    if lines and re.match(r"(questions|table|thrust|nccl): ", lines[0]):
+    if lines and re.match(r"(table|thrust|nccl): ", lines[0]):
         lines = lines[1:]
     lines = [f"#{line}" if line.startswith("## ") else REFUSED.sub("refused", line) for line in lines]
     # A cell with one answer in each of several modes.

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The calls that captures refuse, and the calls that end captures.
+#include <unistd.h>
+
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include <tidemark/cuda/driver/cuda_error.hpp>
@@ -84,12 +88,6 @@ answer ends_a_foreign_capture(Call call) {
   return {!plain.survives && !relaxed.disturbs(), plain.seen() + "; in relaxed mode " + relaxed.seen()};
 }
 
-answer event_queried() {
-  gpu::stream other;
-  const gpu::event done{other};
-  other.synchronize();
-  return ends_a_foreign_capture([&] { return driver().query(done); });
-}
 answer event_recorded() {
   gpu::stream other;
   const gpu::event point;
@@ -101,61 +99,165 @@ answer event_waited_for() {
   return ends_a_foreign_capture([&] { return driver().wait(other, done); });
 }
 
-/// A call that gets something must be refused in exactly the cases of the rule.
-template <class Call>
-void check_unsafe(char const* name, answer& all, Call call) {
-  const auto expect = [&](char const* where, bool wanted, in_capture const& got) {
-    if (got.disturbs() == wanted) return;
-    all.is_confirmed = false;
-    all.seen += std::string{all.seen.empty() ? "" : "; "} + name + ", " + where + ": " + got.seen();
-  };
-  const auto call_relaxed = [&] {
-    const relaxed_mode mode{driver()};
-    return call();
-  };
-  gpu::stream captured;
-  using enum capture_mode;
-  expect("thread-local, own", true, call_in_own_capture(captured, thread_local_, call));
-  expect("thread-local, another thread", false, call_beside_capture(captured, thread_local_, call));
-  expect("global, own", true, call_in_own_capture(captured, global, call));
-  expect("global, another thread", true, call_beside_capture(captured, global, call));
-  expect("relaxed", false, call_in_own_capture(captured, relaxed, call));
-  expect("global, own, relaxed inside", false, call_in_own_capture(captured, global, call_relaxed));
-  expect("global, another thread that is relaxed", false,
-         call_beside_capture(captured, global, call_relaxed));
+/// The arguments and results of the tested calls. All are made before a capture and returned after it, so
+/// that the mode affects only the tested call and not its inverse.
+struct prepared {
+  prepared() {
+    gpu::require_success(driver(), "cuMemGetAllocationGranularity", driver().granularity(0, unit));
+    gpu::require_success(driver(), "cuMemAddressReserve", driver().reserve(2 * unit, 0, range));
+    gpu::require_success(driver(), "cuMemAddressReserve", driver().reserve(unit, 0, unused_range));
+    gpu::require_success(driver(), "cuMemCreate", driver().create(0, unit, mapped));
+    gpu::require_success(driver(), "cuMemMap", driver().map(first_half(), mapped));
+    first_is_mapped = true;
+    gpu::require_success(driver(), "cuMemCreate", driver().create(0, unit, unused_handle));
+    // Not every device has memory that can be exported.
+    if (driver().create({0, as_file}, unit, shareable) == status::success)
+      (void)driver().export_handle(shareable, as_file, shared);
+    gpu::require_success(driver(), "cuMemAlloc", driver().allocate(unit, block));
+    gpu::require_success(driver(), "cuMemHostAlloc", driver().allocate_pinned(unit, pinned));
+    gpu::require_success(driver(), "cuMemPoolCreate", driver().create_pool(0, pool));
+    recorded.record(other);
+    other.synchronize();
+  }
+  prepared(prepared const&) = delete;
+  prepared& operator=(prepared const&) = delete;
+  // Whatever the call in question did or did not do.
+  ~prepared() {
+    if (first_is_mapped) (void)driver().unmap(first_half());
+    if (second_is_mapped) (void)driver().unmap(second_half());
+    for (const int file : {shared.file_descriptor, got_shared.file_descriptor}) {
+      if (file >= 0) (void)::close(file);
+    }
+    for (const gpu::physical_handle handle : {mapped, unused_handle, shareable, got_handle}) {
+      if (handle != 0) (void)driver().release(handle);
+    }
+    for (const byte_range each : {range, unused_range, got_range}) {
+      if (!each.empty()) (void)driver().free_reservation(each);
+    }
+    for (const std::uintptr_t each : {block, got_block}) {
+      if (each != 0) (void)driver().free(each);
+    }
+    for (const std::uintptr_t each : {pinned, got_pinned}) {
+      if (each != 0) (void)driver().free_pinned(each);
+    }
+    if (pool != nullptr) (void)driver().destroy_pool(pool);
+    if (got_event != nullptr) (void)driver().destroy_event(got_event);
+    if (got_stream != nullptr) (void)driver().destroy_stream(got_stream);
+    if (got_pool != nullptr) (void)driver().destroy_pool(got_pool);
+    (void)cudaGetLastError();
+  }
+
+  [[nodiscard]] byte_range first_half() const { return {range.begin, unit}; }
+  [[nodiscard]] byte_range second_half() const { return {range.begin + unit, unit}; }
+
+  std::size_t unit = 0;
+  byte_range range, unused_range;  // nothing is ever mapped in the second
+  bool first_is_mapped = false, second_is_mapped = false;
+  static constexpr gpu::handle_type as_file = gpu::handle_type::file_descriptor;
+  gpu::physical_handle mapped = 0, unused_handle = 0, shareable = 0;
+  gpu::shareable_handle shared;
+  std::uintptr_t block = 0, pinned = 0;
+  gpu::pool_handle pool = nullptr;
+  gpu::stream other;
+  gpu::event recorded;  // on `other`, before the capture
+  // The results of the tested calls.
+  byte_range got_range;
+  gpu::physical_handle got_handle = 0;
+  gpu::shareable_handle got_shared;
+  std::uintptr_t got_block = 0, got_pinned = 0;
+  gpu::event_handle got_event = nullptr;
+  gpu::stream_handle got_stream = nullptr;
+  gpu::pool_handle got_pool = nullptr;
+};
+
+/// Clears a handle whose object the call has removed, if it succeeded. @return the call's result
+template <class Thing>
+status gone(status result, Thing& thing) {
+  if (result == status::success) thing = Thing{};
+  return result;
 }
 
+/// A call, and true if captures refuse it by their mode.
+struct capture_call {
+  char const* name;
+  bool is_unsafe;
+  status (*run)(prepared&);
+};
+constexpr capture_call capture_calls[] = {
+    {"cuMemAddressReserve", false, [](prepared& p) { return driver().reserve(p.unit, 0, p.got_range); }},
+    {"cuMemAddressFree", false,
+     [](prepared& p) { return gone(driver().free_reservation(p.unused_range), p.unused_range); }},
+    {"cuMemCreate", false, [](prepared& p) { return driver().create(0, p.unit, p.got_handle); }},
+    {"cuMemRelease", false,
+     [](prepared& p) { return gone(driver().release(p.unused_handle), p.unused_handle); }},
+    {"cuMemMap", false,
+     [](prepared& p) {
+       const status result = driver().map(p.second_half(), p.unused_handle);
+       p.second_is_mapped = result == status::success;
+       return result;
+     }},
+    {"cuMemSetAccess", false, [](prepared& p) { return driver().allow_access(p.first_half(), 0); }},
+    {"cuMemExportToShareableHandle", false,
+     [](prepared& p) {
+       if (p.shareable == 0) return status::success;
+       return driver().export_handle(p.shareable, prepared::as_file, p.got_shared);
+     }},
+    {"cuMemImportFromShareableHandle", false,
+     [](prepared& p) {
+       if (p.shareable == 0) return status::success;
+       return driver().import_handle(p.shared, p.got_handle);
+     }},
+    {"cuMemUnmap", false,
+     [](prepared& p) { return gone(driver().unmap(p.first_half()), p.first_is_mapped); }},
+    {"cuMemAlloc", true, [](prepared& p) { return driver().allocate(p.unit, p.got_block); }},
+    {"cuMemAllocManaged", true, [](prepared& p) { return driver().allocate_managed(p.unit, p.got_block); }},
+    {"cuMemFree", true, [](prepared& p) { return gone(driver().free(p.block), p.block); }},
+    {"cuMemHostAlloc", true, [](prepared& p) { return driver().allocate_pinned(p.unit, p.got_pinned); }},
+    {"cuMemFreeHost", true, [](prepared& p) { return gone(driver().free_pinned(p.pinned), p.pinned); }},
+    {"cuMemPoolSetAccess", true, [](prepared& p) { return driver().set_pool_access(p.pool, 0); }},
+    {"cuMemPoolTrimTo", true, [](prepared& p) { return driver().trim_pool(p.pool, 0); }},
+    {"cuMemGetInfo", false,
+     [](prepared&) {
+       gpu::memory_info info;
+       return driver().memory(info);
+     }},
+    {"cuEventCreate", false, [](prepared& p) { return driver().create_event(p.got_event); }},
+    {"cuEventQuery", true, [](prepared& p) { return driver().query(p.recorded); }},
+    {"cuEventSynchronize", true, [](prepared& p) { return driver().synchronize(p.recorded); }},
+    {"cuStreamSynchronize", true, [](prepared& p) { return driver().synchronize(p.other); }},
+    {"cuStreamCreate", false, [](prepared& p) { return driver().create_stream(p.got_stream); }},
+    {"cuMemPoolSetAttribute", true, [](prepared& p) { return driver().set_release_threshold(p.pool, 0); }},
+    {"cuMemPoolCreate", true, [](prepared& p) { return driver().create_pool(0, p.got_pool); }},
+};
+
+/// Each call must be refused in exactly the cases of the rule.
 answer unsafe_calls() {
   answer all{true, ""};
-  const gpu::memory_properties here{0};
-  gpu::pool_handle pool = nullptr;
-  gpu::require_success(driver(), "cuMemPoolCreate", driver().create_pool(here, pool));
-  check_unsafe("cuMemPoolSetAttribute", all, [&] { return driver().set_release_threshold(pool, 0); });
-  (void)driver().destroy_pool(pool);
-  check_unsafe("cuStreamCreate", all, [] {
-    gpu::stream_handle made = nullptr;
-    const status result = driver().create_stream(made);
-    if (result == status::success) (void)driver().destroy_stream(made);
-    return result;
-  });
-  check_unsafe("cuMemPoolCreate", all, [&] {
-    gpu::pool_handle made = nullptr;
-    const status result = driver().create_pool(here, made);
-    if (result == status::success) {
-      const relaxed_mode destroying{driver()};
-      (void)driver().destroy_pool(made);
-    }
-    return result;
-  });
-  check_unsafe("cuMemAlloc", all, [] {
-    std::uintptr_t made = 0;
-    const status result = driver().allocate(1000, made);
-    if (result == status::success) {
-      const relaxed_mode freeing{driver()};
-      (void)driver().free(made);
-    }
-    return result;
-  });
+  for (capture_call const& tested : capture_calls) {
+    const auto expect = [&](char const* where, bool wanted, capture_mode mode, bool is_own, bool is_relaxed) {
+      prepared things;
+      gpu::stream captured;
+      const auto call = [&] {
+        std::optional<relaxed_mode> inside;
+        if (is_relaxed) inside.emplace(driver());
+        return tested.run(things);
+      };
+      const in_capture got =
+          is_own ? call_in_own_capture(captured, mode, call) : call_beside_capture(captured, mode, call);
+      if (got.disturbs() == wanted) return;
+      all.is_confirmed = false;
+      all.seen += std::string{all.seen.empty() ? "" : "; "} + tested.name + ", " + where + ": " + got.seen();
+    };
+    using enum capture_mode;
+    const bool refused = tested.is_unsafe;
+    expect("thread-local, own", refused, thread_local_, true, false);
+    expect("thread-local, another thread", false, thread_local_, false, false);
+    expect("global, own", refused, global, true, false);
+    expect("global, another thread", refused, global, false, false);
+    expect("relaxed", false, relaxed, true, false);
+    expect("global, own, relaxed inside", false, global, true, true);
+    expect("global, another thread that is relaxed", false, global, false, true);
+  }
   if (all.is_confirmed) all.seen = "in all modes";
   return all;
 }
@@ -305,13 +407,14 @@ constexpr rule capture_rules[] = {
      [] { return executable_destroyed(false); }},
     {"executable_destroyed_relaxed", "so it does in relaxed mode", [] { return executable_destroyed(true); }},
     {"graph_launched", "cuGraphLaunch into a capturing stream is refused with 900", graph_launched},
-    {"event_queried", "cuEventQuery ends another thread's global capture, but not in relaxed mode",
-     event_queried},
-    {"event_recorded", "cuEventRecord on another stream does, too", event_recorded},
+    {"event_recorded", "cuEventRecord on another stream ends another thread's global capture",
+     event_recorded},
     {"event_waited_for", "cuStreamWaitEvent of another stream does, too", event_waited_for},
     {"unsafe_calls",
-     "cuStreamCreate, cuMemPoolCreate, cuMemPoolSetAttribute and cuMemAlloc are refused by a thread's own "
-     "capture in modes global and thread-local and by any in mode global, and never in relaxed mode",
+     "calls for blocks, pools and waits are refused by a thread's own capture in modes global and "
+     "thread-local "
+     "and by any in mode global, and never in relaxed mode; calls for virtual memory, streams and events "
+     "never",
      unsafe_calls},
     {"context_synchronized", "cuCtxSynchronize is refused in every mode and ends the capture",
      context_synchronized},

@@ -14,17 +14,15 @@
 
 namespace {
 
+using tidemark::test::require;
 constexpr std::size_t n = 1 << 16;
-
-void require(cudaError_t result, char const* what) {
-  if (result != cudaSuccess) throw std::runtime_error{std::string{what} + ": " + cudaGetErrorString(result)};
-}
 
 __global__ void fill(float* x, float value) { x[blockIdx.x * blockDim.x + threadIdx.x] = value; }
 __global__ void add_one(float const* x, float* sum) {
   const unsigned int i = blockIdx.x * blockDim.x + threadIdx.x;
   sum[i] = x[i] + 1.0f;
 }
+
 __global__ void spin(long long cycles) {
   const long long begin = clock64();
   while (clock64() - begin < cycles) {

@@ -2,10 +2,14 @@
 // Common parts of the programs that measure on a GPU.
 #pragma once
 
+#include <cuda_runtime_api.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "this_device.hpp"
@@ -14,6 +18,10 @@ namespace tidemark::test {
 
 /// Status of a program that has nothing to run on; ctest takes it for a skipped test.
 inline constexpr int skipped = 77;
+
+inline void require(cudaError_t result, char const* what) {
+  if (result != cudaSuccess) throw std::runtime_error{std::string{what} + ": " + cudaGetErrorString(result)};
+}
 
 /// Prints the device, or the reason for its absence. @return true if a device exists
 inline bool found_device(char const* program) {

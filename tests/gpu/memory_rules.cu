@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tidemark/core/units.hpp>
@@ -21,23 +22,6 @@ using gpu::status;
 
 double ms_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double, std::milli>{std::chrono::steady_clock::now() - begin}.count();
-}
-
-/// cuMemFree *may* wait. The rule asks whether it does; nothing in tidemark depends on the answer.
-answer free_waits() {
-  std::uintptr_t block = 0;
-  gpu::require_success(driver(), "cuMemAlloc", driver().allocate(64 * MiB, block));
-  gpu::stream other;
-  keep_busy(other);
-  const auto begin = std::chrono::steady_clock::now();
-  const status freed = driver().free(block);
-  const double taken = ms_since(begin);
-  const bool waited = !is_busy(other);
-  other.synchronize();
-  gpu::require_success(driver(), "cuMemFree", freed);
-  char seen[64];
-  std::snprintf(seen, sizeof seen, "%.1f ms beside work of another stream", taken);
-  return {waited, seen};
 }
 
 /// Handles of one size behind addresses, one behind the other.
@@ -70,17 +54,35 @@ class mapped {
   byte_range range_;
 };
 
-answer cost_of_mapping() {
-  const auto us_a_handle = [](std::size_t handles, std::size_t bytes) {
-    const auto begin = std::chrono::steady_clock::now();
-    const mapped memory{handles, bytes};
-    return 1e3 * ms_since(begin) / static_cast<double>(handles);
-  };
-  (void)us_a_handle(4, 2 * MiB);
-  const double small = us_a_handle(256, 2 * MiB), large = us_a_handle(8, 64 * MiB);
-  char seen[96];
-  std::snprintf(seen, sizeof seen, "%.0f us a handle of 2 MiB, %.0f us one of 64 MiB", small, large);
-  return {small > 40 && small < 160 && large < 32 * small, seen};
+/// Makes a call beside work of another stream, and tells whether it waited.
+template <class Call>
+std::pair<bool, std::string> called_beside_work(char const* name, Call call) {
+  gpu::stream other;
+  keep_busy(other);
+  const auto begin = std::chrono::steady_clock::now();
+  const status result = call();
+  const double taken = ms_since(begin);
+  const bool waited = !is_busy(other);
+  other.synchronize();
+  gpu::require_success(driver(), name, result);
+  char seen[64];
+  std::snprintf(seen, sizeof seen, "%.1f ms beside work of another stream", taken);
+  return {waited, seen};
+}
+
+/// cuMemFree *may* wait. The rule asks whether it does; nothing in tidemark depends on the answer.
+answer free_waits() {
+  std::uintptr_t block = 0;
+  gpu::require_success(driver(), "cuMemAlloc", driver().allocate(64 * MiB, block));
+  const auto [waited, seen] = called_beside_work("cuMemFree", [&] { return driver().free(block); });
+  return {waited, seen};
+}
+/// Heaps move memory while work runs.
+answer unmapping_waits_for_nothing() {
+  const mapped memory{1, 2 * MiB};
+  const auto [waited, seen] =
+      called_beside_work("cuMemUnmap", [&] { return driver().unmap(memory.part(0, 1)); });
+  return {!waited, seen};
 }
 
 answer neighbours_unmapped() {
@@ -177,10 +179,8 @@ answer handle_types_asked_for() {
 constexpr rule memory_rules[] = {
     {"free_waits", "cuMemFree waits for work that does not use the memory (it may, and need not)",
      free_waits},
-    {"cost_of_mapping",
-     "to reserve, create, map and allow access costs about 80 us a handle of 2 MiB, and not 32 times that of "
-     "64 MiB",
-     cost_of_mapping},
+    {"unmapping_waits_for_nothing", "cuMemUnmap does not wait for work that does not use the memory",
+     unmapping_waits_for_nothing},
     {"neighbours_unmapped", "one cuMemUnmap takes all of several adjacent mappings", neighbours_unmapped},
     {"some_neighbours_unmapped", "and some of them, with others beside them", some_neighbours_unmapped},
     {"memory_mapped_twice", "one handle is mapped at two addresses in a capture, and both reach its memory",

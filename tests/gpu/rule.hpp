@@ -16,6 +16,8 @@
 #include <tidemark/cuda/driver/driver.hpp>
 #include <tidemark/cuda/driver/stream.hpp>
 
+#include "measure.hpp"
+
 namespace tidemark::test {
 
 /// An observation, and whether it confirms the rule.
@@ -35,10 +37,6 @@ std::span<rule const> rules_of_streams();
 std::span<rule const> rules_of_memory();
 
 inline gpu::driver& driver() { return gpu::system_driver(); }
-
-inline void require(cudaError_t result, char const* what) {
-  if (result != cudaSuccess) throw std::runtime_error{std::string{what} + ": " + cudaGetErrorString(result)};
-}
 
 /// A result in the driver's words.
 inline std::string text(gpu::status result) {

@@ -32,12 +32,9 @@ namespace {
 
 using namespace tidemark;
 using test::median_ns;
+using test::require;
 
 constexpr int rounds = 15;
-
-void require(cudaError_t result, char const* what) {
-  if (result != cudaSuccess) throw std::runtime_error{std::string{what} + ": " + cudaGetErrorString(result)};
-}
 
 void use(void* block) { asm volatile("" : : "r"(block) : "memory"); }
 

@@ -16,7 +16,7 @@ TESTS = """case $1 in
   *fails*) echo broken; exit 1 ;;
   *hangs*) echo begun; sleep 60 ;;
 esac"""
-PROGRAMS = {"tidemark_gpu_device": "echo a device", "tidemark_gpu_rules": RULES, "tidemark_gpu_questions": "echo answers",
+PROGRAMS = {"tidemark_gpu_device": "echo a device", "tidemark_gpu_rules": RULES,
             "tidemark_gpu_tests": TESTS, "tidemark_gpu_thrust_tests": TESTS.replace("fails", "thrust_fails"),
             "tidemark_gpu_table": "echo numbers", "graph_replay": "echo replayed", "thrust_vectors": "exit 1",
             "tidemark_gpu_thrust": "echo pipelines", "tidemark_gpu_nccl": "echo 'skipped: libnccl.so.2 is not here'; exit 77",
@@ -81,7 +81,7 @@ def counts_a_skipped_test_as_skipped(place):
 def reports_a_missing_device(place):
     pack = Pack(place, tidemark_gpu_device="echo no CUDA device; exit 1")
     status, text = pack.go()
-    expect(status == 0 and "no CUDA device; left out: rules questions" in text, "a missing device is not an error", text)
+    expect(status == 0 and "no CUDA device; left out: rules tests" in text, "a missing device is not an error", text)
     status, text = pack.go("--require-gpu")
     expect(status == 1 and "no CUDA device" in text, "a device was required", text)
 
@@ -94,21 +94,21 @@ def names_a_program_that_does_not_load(place):
 
 def stops_a_hanging_suite_and_keeps_all_output(place):
     pack = Pack(place)
-    status, text = pack.go("tests", "questions", seconds="14")  # a suite gets three of them
+    status, text = pack.go("tests", "table", seconds="14")  # a suite gets three of them
     expect(status == 1 and "failed: tests\n" in text, "two suites do not pass", text)
     expect("stopped" in text and "tests of hangs.: it took too long" in text, "one was stopped", text)
     expect("tests of thrust_fails.: exit status 1" in text, "one failed", text)
     expect("4 ok" in text and "of 8 suites of tests" in text, "the others were run", text)
     expect(pack.said("tests/hangs..txt") == "begun\n", "its output is kept", text)
     expect(pack.said("tests/suite_that_passes..txt") == "passed\n", "each has its own file", text)
-    expect(pack.said("questions.txt") == "answers\n", "the next step runs", text)
+    expect(pack.said("table.txt") == "numbers\n", "the next step runs", text)
     expect("stopped" in pack.said("summary.txt"), "the summary has it", pack.said("summary.txt"))
 
 
 def reports_steps_without_time_left(place):
-    pack = Pack(place, tidemark_gpu_questions="sleep 60")
-    status, text = pack.go("questions", "table", seconds="1")
-    expect(status == 1 and "no time" in text and "failed: questions table" in text, "all steps together had one second", text)
+    pack = Pack(place, tidemark_gpu_table="sleep 60")
+    status, text = pack.go("table", "thrust", seconds="1")
+    expect(status == 1 and "no time" in text and "failed: table thrust" in text, "all steps together had one second", text)
 
 
 def refuted_rule_counts_as_an_answer(place):
