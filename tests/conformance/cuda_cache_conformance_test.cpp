@@ -10,7 +10,6 @@ namespace tidemark::test {
 INSTANTIATE_TYPED_TEST_SUITE_P(async_resource, conformance, async_resource_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(device_cache, conformance, device_cache_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(tight_device_cache, conformance, tight_device_cache_subject);
-INSTANTIATE_TYPED_TEST_SUITE_P(shared_device_cache, conformance, shared_device_cache_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(device_pool, conformance, device_pool_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(device_pools, conformance, device_pools_subject);
 INSTANTIATE_TYPED_TEST_SUITE_P(tight_device_pool, conformance, tight_device_pool_subject);

@@ -154,16 +154,10 @@ TEST(cuda_device_resource, out_of_memory_message_states_the_free_device_memory) 
   fake_device device{{.capacity_bytes = 1 * MiB}};
   gpu::device_resource memory{device};
   void* const block = memory.allocate(1000 * KiB);
-  try {
-    (void)memory.allocate(100 * KiB);
-    FAIL() << "served";
-  } catch (out_of_memory const& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "device memory: out of memory: 102400 bytes aligned to 256 requested, 1024000 used of 1024000 "
-        "committed and 1024000 reserved; the largest that would fit is 24576 bytes; the device memory is "
-        "exhausted: free some, or return the part that caches keep (relieve)");
-  }
+  EXPECT_EQ(message_of<out_of_memory>([&] { (void)memory.allocate(100 * KiB); }),
+            "device memory: out of memory: 102400 bytes aligned to 256 requested, 1024000 used of 1024000 "
+            "committed and 1024000 reserved; the largest that would fit is 24576 bytes; the device memory is "
+            "exhausted: free some, or return the part that caches keep (relieve)");
   memory.deallocate(block, 1000 * KiB);
 }
 

@@ -2,7 +2,7 @@
 // Strategy: long random sequences on a fake device with memory on the host. Blocks are deallocated while work
 // of other streams still uses them. When such work runs, it must find the old contents in its block. The
 // cache must therefore not allocate the block again earlier, also when it waits for memory or releases
-// blocks. A pool makes its stream wait for such work instead.
+// blocks. cuda_random_program has pools, whose stream waits for such work.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -40,29 +40,12 @@ TEST(device_cache_model, reuses_a_block_only_after_its_work_has_run) {
   EXPECT_GT(works_run, 1000u);
 }
 
-TEST(device_pool_model, stream_waits_for_work_on_returned_blocks) {
-  using model = pool_behind_events;
-  run_for_seeds<model>(
-      [](std::uint64_t seed, auto run) {
-        small_device supply;
-        model of_pool{supply, seed};
-        run(of_pool);
-      },
-      20'000,
-      {{"refused", &model::refused, 10},
-       {"works run", &model::works_run, 1000},
-       {"hits", [](model const& one) { return one.stats().hits; }, 1000}});
-}
-
 TEST(resource_model, agrees_with_the_drivers_stream_ordered_allocator) {
   run_resource_model<async_resource_subject>(10'000);
 }
 TEST(resource_model, agrees_with_the_device_cache) { run_resource_model<device_cache_subject>(20'000); }
 TEST(resource_model, agrees_with_a_device_cache_with_a_small_limit) {
   run_resource_model<tight_device_cache_subject>(10'000);
-}
-TEST(resource_model, agrees_with_the_device_cache_of_several_streams) {
-  run_resource_model<shared_device_cache_subject>(10'000);
 }
 TEST(resource_model, agrees_with_the_device_pool) { run_resource_model<device_pool_subject>(20'000); }
 TEST(resource_model, agrees_with_the_pools_of_many_streams) {

@@ -135,8 +135,7 @@ TEST_F(cuda_system_driver, every_call_returns_an_error_and_leaves_its_outputs_un
 
 TEST_F(cuda_system_driver, returns_a_name_and_a_text_for_every_status) {
   using enum gpu::status;
-  std::vector<std::string> names, texts;
-  for (const status each : {success,
+  constexpr status all[] = {success,
                             invalid_value,
                             out_of_memory,
                             not_initialized,
@@ -164,15 +163,17 @@ TEST_F(cuda_system_driver, returns_a_name_and_a_text_for_every_status) {
                             captured_event,
                             capture_wrong_thread,
                             graph_update_failed,
-                            unknown}) {
+                            unknown};
+  std::vector<std::string> names, texts;
+  for (const status each : all) {
     names.emplace_back(device.error_name(each));
     texts.emplace_back(device.error_string(each));
     EXPECT_EQ(names.back().find(each == success ? "CUDA_SUCCESS" : "CUDA_ERROR_"), 0u) << names.back();
     EXPECT_FALSE(texts.back().empty()) << names.back();
   }
-  for (auto* all : {&names, &texts}) {
-    std::ranges::sort(*all);
-    EXPECT_EQ(std::ranges::adjacent_find(*all), all->end()) << "each says something of its own";
+  for (auto* each : {&names, &texts}) {
+    std::ranges::sort(*each);
+    EXPECT_EQ(std::ranges::adjacent_find(*each), each->end()) << "each says something of its own";
   }
   EXPECT_STREQ(device.error_name(out_of_memory), "CUDA_ERROR_OUT_OF_MEMORY");
   EXPECT_STREQ(device.error_name(captured_event), "CUDA_ERROR_CAPTURED_EVENT");
@@ -181,15 +182,11 @@ TEST_F(cuda_system_driver, returns_a_name_and_a_text_for_every_status) {
 }
 
 TEST_F(cuda_system_driver, creating_a_stream_or_event_throws_the_drivers_error) {
-  EXPECT_THROW(gpu::stream{device}, cuda_error);
   EXPECT_THROW(gpu::event{device}, cuda_error);
   EXPECT_THROW((gpu::event{nullptr, device}), cuda_error);
-  try {
-    const gpu::stream none{device};
-  } catch (cuda_error const& error) {
-    EXPECT_NE(error.status(), status::success);
-    EXPECT_EQ(std::string{error.what()}.find("cuStreamCreate: CUDA_ERROR_"), 0u) << error.what();
-  }
+  const cuda_error error = caught<cuda_error>([&] { const gpu::stream none{device}; });
+  EXPECT_NE(error.status(), status::success);
+  EXPECT_EQ(std::string{error.what()}.find("cuStreamCreate: CUDA_ERROR_"), 0u) << error.what();
 }
 
 TEST_F(cuda_system_driver, names_the_missing_option_of_a_build_without_cuda) {
@@ -260,13 +257,7 @@ TEST_F(cuda_event, becomes_done_when_the_earlier_work_is_done) {
   EXPECT_FALSE(point.done());
   device.run(queue);
   EXPECT_TRUE(point.done());
-
-  EXPECT_EQ(device.launch_on_host(queue, &add_one, &runs), status::success);
-  point.record(queue);
-  EXPECT_FALSE(point.done());
-  point.wait();
-  EXPECT_TRUE(point.done());
-  EXPECT_EQ(runs, 2);
+  EXPECT_EQ(runs, 1);
 }
 
 TEST_F(cuda_event, failed_query_counts_as_done_only_if_the_device_is_lost) {

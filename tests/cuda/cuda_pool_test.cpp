@@ -87,14 +87,17 @@ TEST(memory_pool, frees_memory_beyond_the_threshold_at_each_wait) {
 }
 
 TEST(memory_pool, failed_construction_reports_the_call_and_leaves_no_pool) {
-  for (char const* call : {"cuCtxGetDevice", "cuMemPoolCreate", "cuMemPoolSetAttribute"}) {
+  const gpu::memory_pool_options with_peer{.accessible_from = {1}};
+  for (char const* call : {"cuCtxGetDevice", "cuMemPoolCreate", "cuMemPoolSetAttribute",
+                           "cuDeviceCanAccessPeer", "cuMemPoolSetAccess"}) {
     SCOPED_TRACE(call);
-    fake_device device;
+    fake_device device{{.devices = 2}};
     device.fail_next(call, gpu::status::not_supported);
-    const cuda_error error = test::caught<cuda_error>([&] { const gpu::memory_pool pool{{}, device}; });
+    const cuda_error error =
+        test::caught<cuda_error>([&] { const gpu::memory_pool pool{with_peer, device}; });
     EXPECT_STREQ(error.call(), call);
     device.fail_next(call);
-    EXPECT_THROW((gpu::memory_pool{{}, device}), out_of_memory);
+    EXPECT_ANY_THROW((gpu::memory_pool{with_peer, device}));
   }
 }
 

@@ -293,23 +293,6 @@ TEST_F(cuda_rules, legacy_stream_has_two_handles_and_per_thread_stream_differs) 
   EXPECT_EQ(cache.stats().pending_bytes, unit);
 }
 
-// 8
-TEST_F(cuda_rules, pool_returns_slabs_and_large_blocks_after_their_work) {
-  gpu::device_resource plain{{}, device};
-  gpu::managed_resource managed{{}, device};
-  statistics_resource adaptor{&plain};
-  std::pmr::memory_resource* const upstreams[] = {&managed, &adaptor};
-  for (std::pmr::memory_resource* upstream : upstreams) {
-    device_pool pool{{.stream = stream, .upstream = upstream}, device};
-    for (std::size_t bytes : {std::size_t{1000}, 4 * unit, std::size_t{1000}}) {
-      void* const block = pool.allocate(bytes);
-      device.write(stream, block, bytes);
-      pool.deallocate(block, bytes);
-      if (bytes != 1000) (void)pool.trim();
-    }
-  }
-}
-
 TEST_F(cuda_rules, pool_returns_plain_blocks_only_after_the_capture_of_its_stream) {
   gpu::device_resource plain{{}, device};
   device_pool pool{{.stream = stream, .upstream = &plain}, device};

@@ -219,22 +219,6 @@ TEST(cuda_peers, are_the_only_other_devices_with_access_to_a_pools_blocks) {
   machine.run_all();
 }
 
-TEST(cuda_peers, failed_pool_construction_leaves_no_pool) {
-  for_each_failing_call(20, [](std::size_t n) {
-    fake_device machine{devices(2)};
-    machine.fail_from = n;
-    try {
-      const gpu::memory_pool pool{{.accessible_from = {1}}, machine};
-      EXPECT_EQ(machine.count("cuMemPoolSetAccess"), 1u);
-      return true;
-    } catch (std::exception const&) {
-      EXPECT_EQ(machine.count("cuMemPoolCreate") - machine.count("cuMemPoolDestroy"), n == 2 ? 1u : 0u)
-          << "one object was not made";
-      return false;
-    }
-  });
-}
-
 // ---- export -----------------------------------------------------------------------------------------------
 
 /// A space of 64 units with memory behind the first 40: 17 handles; the last has 8 units.
@@ -344,19 +328,6 @@ TEST_F(cuda_export, leaves_a_capture_valid) {
     const test::empty_capture graph{machine, capturing};
     EXPECT_EQ(space->export_memory(units_of(range, 0, 2)).handles.size(), 2u);
   }
-}
-
-TEST_F(cuda_export, exports_a_block_of_an_arena_through_its_memory) {
-  fake_device machine{devices(1)};
-  device_arena weights{{.reserve = 8 * unit, .name = "weights"},
-                       gpu::virtual_memory_options{.exported_as = handle_type::file_descriptor},
-                       machine};
-  void* const block = weights.allocate(1000, 256);
-  const gpu::exported_memory exported =
-      weights.space().export_memory({reinterpret_cast<std::uintptr_t>(block), 1000});
-  EXPECT_EQ(exported.size, 1000u);
-  const gpu::imported_memory shared{exported, {}, machine};
-  EXPECT_EQ(shared.range().size, 1000u);
 }
 
 // ---- import -----------------------------------------------------------------------------------------------

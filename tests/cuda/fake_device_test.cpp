@@ -386,27 +386,6 @@ TEST_F(fake_addresses, remapped_memory_needs_a_new_access_grant) {
   EXPECT_EQ(device.free_reservation(range), status::success);
 }
 
-TEST_F(fake_addresses, each_call_has_a_modelled_cost) {
-  const double before_us = device.modelled_us();
-  const byte_range range = reserved(unit);
-  EXPECT_EQ(device.modelled_us() - before_us, 1) << "a call outside the table";
-  map(range);
-  EXPECT_EQ(device.allow_access(range, 0), status::success);
-  EXPECT_NEAR(device.modelled_us() - before_us, 80, 25) << "a handle that is mapped and accessible";
-  const double mapped_us = device.modelled_us();
-  EXPECT_EQ(device.unmap({range.begin, 0}), status::invalid_value);
-  EXPECT_GT(device.modelled_us(), mapped_us) << "also a failed call";
-  unmap_and_free(range);
-}
-
-TEST_F(fake_addresses, host_cannot_access_device_addresses) {
-  const byte_range range = reserved(unit);
-  map(range);
-  EXPECT_EQ(device.allow_access(range, 0), status::success);
-  EXPECT_DEATH(*static_cast<char volatile*>(range.data()) = 1, "");
-  unmap_and_free(range);
-}
-
 TEST_F(fake_touchable_addresses, host_can_touch_only_mapped_and_accessible_addresses) {
   const byte_range range = reserved(2 * unit);
   const byte_range first{range.begin, unit};
@@ -478,20 +457,12 @@ TEST_F(fake_pool, freed_block_stays_in_the_pool_and_uses_the_capacity) {
   EXPECT_EQ(free_bytes(), 16 * unit);
 }
 
-TEST_F(fake_pool, freeing_stream_reuses_a_block_immediately) {
-  const gpu::pool_handle from = pool();
-  const std::uintptr_t block = allocated(4 * unit, from, queue);
-  EXPECT_EQ(device.free_async(block, queue), status::success);
-  EXPECT_EQ(allocated(3 * unit, from, queue), block);
-  EXPECT_EQ(device.free_async(block, queue), status::success);
-  EXPECT_EQ(device.destroy_pool(from), status::success);
-  queue.synchronize();
-}
-
-TEST_F(fake_pool, another_stream_reuses_a_block_after_the_free_has_run) {
+TEST_F(fake_pool, freeing_stream_reuses_a_block_at_once_and_another_stream_after_the_free_has_run) {
   const gpu::stream other{device};
   const gpu::pool_handle from = pool();
   const std::uintptr_t block = allocated(unit, from, queue);
+  EXPECT_EQ(device.free_async(block, queue), status::success);
+  EXPECT_EQ(allocated(unit, from, queue), block);
   EXPECT_EQ(device.free_async(block, queue), status::success);
   const std::uintptr_t second = allocated(unit, from, other);
   EXPECT_NE(second, block);
@@ -504,21 +475,6 @@ TEST_F(fake_pool, another_stream_reuses_a_block_after_the_free_has_run) {
 }
 
 // ---- streams and events ----
-
-TEST_F(fake_stream, work_runs_in_order_when_the_test_runs_the_stream) {
-  stream_turns turns{device};
-  const gpu::stream other{device};
-  turns.put_on(queue, "first");
-  turns.put_on(other, "elsewhere");
-  turns.put_on(queue, "second");
-  EXPECT_TRUE(turns.taken().empty());
-  EXPECT_EQ(device.pending(queue), 2u);
-  device.run(queue);
-  EXPECT_EQ(turns.taken(), (std::vector<std::string>{"first", "second"}));
-  EXPECT_EQ(device.pending(queue), 0u);
-  device.run_all();
-  EXPECT_EQ(turns.taken(), (std::vector<std::string>{"first", "second", "elsewhere"}));
-}
 
 TEST_F(fake_stream, host_function_runs_without_the_lock_and_may_not_call_the_driver) {
   struct seen {
@@ -721,31 +677,22 @@ TEST_F(fake_capture, only_the_beginning_thread_ends_a_capture_that_is_not_relaxe
   }
 }
 
-TEST_F(fake_capture, destroying_the_origin_stream_ends_the_capture) {
-  gpu::event point{device};
-  const gpu::stream forked{device};
-  {
-    const gpu::stream ending{device};
-    EXPECT_EQ(device.begin_capture(ending, capture_mode::global), status::success);
-    EXPECT_EQ(device.record(point, ending), status::success);
-    EXPECT_EQ(device.wait(forked, point), status::success);
-  }
-  bool capturing = true;
-  EXPECT_EQ(device.is_capturing(forked, capturing), status::success);
-  EXPECT_FALSE(capturing);
-  EXPECT_EQ(device.synchronize(), status::success);
-}
-
-TEST_F(fake_capture, destroying_a_forked_stream_invalidates_the_capture) {
+TEST_F(fake_capture, destroying_its_origin_ends_and_destroying_a_fork_invalidates_the_capture) {
   const gpu::event point{device};
-  gpu::graph_handle graph = nullptr;
-  EXPECT_EQ(device.begin_capture(queue, capture_mode::global), status::success);
-  EXPECT_EQ(device.record(point, queue), status::success);
-  {
-    const gpu::stream forked{device};
-    EXPECT_EQ(device.wait(forked, point), status::success);
+  for (const bool is_fork : {true, false}) {
+    gpu::stream staying{device};
+    gpu::graph_handle graph = nullptr;
+    {
+      const gpu::stream ending{device};
+      gpu::stream_handle const origin = is_fork ? staying.get() : ending.get();
+      EXPECT_EQ(device.begin_capture(origin, capture_mode::global), status::success);
+      EXPECT_EQ(device.record(point, origin), status::success);
+      EXPECT_EQ(device.wait(is_fork ? ending.get() : staying.get(), point), status::success);
+    }
+    EXPECT_EQ(device.end_capture(staying, graph),
+              is_fork ? status::capture_invalidated : status::illegal_state);
+    EXPECT_EQ(device.synchronize(), status::success);
   }
-  EXPECT_EQ(device.end_capture(queue, graph), status::capture_invalidated);
 }
 
 // ---- graphs ----
@@ -821,25 +768,6 @@ TEST_F(fake_calls, nth_fallible_call_fails_without_effect) {
   EXPECT_EQ(device.reserve(unit, 0, range), status::success);
   EXPECT_EQ(device.free_reservation(range), status::success);
   EXPECT_EQ(device.calls, begun + 4);
-}
-
-TEST_F(fake_calls, nth_call_of_a_function_fails) {
-  const std::uintptr_t first = allocated(1);
-  std::uintptr_t block = 0;
-  device.fail_in("cuMemAlloc", 2);
-  device.fail_in("cuMemFree", 0, status::illegal_address);
-  EXPECT_EQ(device.free(first), status::illegal_address);
-  EXPECT_EQ(device.free(first), status::success);
-  EXPECT_EQ(device.free(allocated(1)), status::success);
-  EXPECT_EQ(device.allocate(1, block), status::out_of_memory);
-  EXPECT_EQ(device.free(allocated(1)), status::success);
-  device.fail_in("cuMemAlloc", device.count("cuMemAlloc") + 1, status::unknown, 2);
-  EXPECT_EQ(device.free(allocated(1)), status::success);
-  EXPECT_EQ(device.allocate(1, block), status::unknown);
-  EXPECT_EQ(device.allocate(1, block), status::unknown);
-  device.fail_next("cuMemAlloc");
-  EXPECT_EQ(device.allocate(1, block), status::out_of_memory);
-  EXPECT_EQ(device.free(allocated(1)), status::success);
 }
 
 // ---- at its end ----

@@ -14,6 +14,7 @@
 #include <tidemark/cuda.hpp>
 
 #include "captures.hpp"
+#include "caught.hpp"
 #include "fake_device.hpp"
 #include "fake_units.hpp"
 #include "violation_recorder.hpp"
@@ -24,23 +25,26 @@ namespace {
 using gpu::status;
 
 std::string refusal_of(std::pmr::memory_resource& resource, std::size_t bytes) {
-  try {
-    (void)resource.allocate(bytes, 256);
-    return "";
-  } catch (out_of_memory const& refusal) {
-    return refusal.what();
-  }
+  return message_or<out_of_memory>("", [&] { (void)resource.allocate(bytes, 256); });
 }
 
 struct growth_in_captures : ::testing::Test {
   fake_device device{{.capacity_bytes = 128 * MiB, .granularity_bytes = unit}};
   gpu::stream stream{device};
 
-  void expect_refusals(std::pmr::memory_resource& resource) {
+  /// Each call fails as often as the resource tries it.
+  void expect_refusals_in_capture(std::pmr::memory_resource& resource,
+                                  std::vector<std::pair<char const*, std::size_t>> const& calls) {
+    const empty_capture graph{device, stream};
     EXPECT_NE(refusal_of(resource, 200 * MiB), "") << "more than the device has";
     device.budget(0).set_limit(1 * MiB);
     EXPECT_NE(refusal_of(resource, 8 * MiB), "") << "more than the limit";
     device.budget(0).set_limit(gpu::device_budget::unlimited);
+    for (auto const& [call, tries] : calls) {
+      device.fail_in(call, device.count(call), status::out_of_memory, tries);
+      EXPECT_NE(refusal_of(resource, 8 * MiB), "") << call;
+      device.fail_in(call, device.count(call), status::out_of_memory, 0);
+    }
   }
 };
 
@@ -85,15 +89,7 @@ TEST_F(growth_in_captures, relieve_unmaps_memory_freed_during_the_capture) {
 TEST_F(growth_in_captures, exhausted_cache_keeps_the_capture_valid) {
   const test::violation_recorder recorder;
   device_cache cache{{.stream = stream}, device};
-  {
-    const empty_capture graph{device, stream};
-    expect_refusals(cache);
-    for (char const* const call : {"cuMemCreate", "cuMemMap", "cuMemSetAccess"}) {
-      device.fail_in(call, device.count(call), status::out_of_memory, 8);
-      EXPECT_NE(refusal_of(cache, 8 * MiB), "") << call;
-      device.fail_in(call, device.count(call), status::out_of_memory, 0);
-    }
-  }
+  expect_refusals_in_capture(cache, {{"cuMemCreate", 8}, {"cuMemMap", 8}, {"cuMemSetAccess", 8}});
   (void)cache.collect(true);
   EXPECT_EQ(device.physical_bytes(), 0u);
   EXPECT_EQ(recorder.count(violation_kind::open_capture), 0u);
@@ -101,17 +97,8 @@ TEST_F(growth_in_captures, exhausted_cache_keeps_the_capture_valid) {
 
 TEST_F(growth_in_captures, exhausted_pool_keeps_the_capture_valid) {
   device_pool pool{{.stream = stream}, device};
-  {
-    const empty_capture graph{device, stream};
-    expect_refusals(pool);
-    const std::pair<char const*, std::size_t> calls[] = {
-        {"cuMemCreate", 4}, {"cuMemMap", 2}, {"cuMemSetAccess", 2}};  // of both tries
-    for (auto const& [call, how_many] : calls) {
-      device.fail_in(call, device.count(call), status::out_of_memory, how_many);
-      EXPECT_NE(refusal_of(pool, 8 * MiB), "") << call;
-    }
-    pool.check_invariants();
-  }
+  expect_refusals_in_capture(pool, {{"cuMemCreate", 4}, {"cuMemMap", 2}, {"cuMemSetAccess", 2}});
+  pool.check_invariants();
   (void)pool.trim();
   EXPECT_EQ(device.physical_bytes(), 0u);
 }

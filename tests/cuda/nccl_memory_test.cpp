@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: memory of a fake NCCL on a fake device, which checks that no work uses what is freed; arenas and
-// planned arenas on it; each call fails once.
+// Strategy: memory of a fake NCCL on a fake device, which checks that no work uses what is freed; arenas on
+// it; each call fails once. nccl_registrar_test.cpp has repeated steps and plans, and the model has addresses.
 #include <gtest/gtest.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <tidemark/arena/arena.hpp>
 #include <tidemark/core/units.hpp>
 #include <tidemark/cuda.hpp>
-#include <tidemark/plan/replay/planned_arena.hpp>
 
 #include "captures.hpp"
 #include "caught.hpp"
@@ -231,52 +229,6 @@ TEST_F(nccl_memory_of_a_stream, throws_nccl_error_for_other_failures) {
   const nccl_error error = test::caught<nccl_error>([&] { (void)space_.reserve(1, 1 * MiB); });
   EXPECT_STREQ(error.what(), "ncclMemAlloc: ncclInternalError (an error in NCCL)");
   EXPECT_EQ(device_.budget(0).held_bytes(), 0u);
-}
-
-// ---- arenas
-
-// R.10
-TEST_F(nccl_memory_of_a_stream, makes_no_call_in_a_repeated_step) {
-  nccl_arena step{made(), arena_options{.reserve = 1 * MiB, .name = "step"}};
-  EXPECT_EQ(nccl_.count("ncclMemAlloc"), 1u) << "the first block comes with the arena";
-  EXPECT_EQ(step.stream(), stream_.get());
-  std::vector<void*> first;
-  for (int i = 0; i < 10; ++i) {
-    std::vector<void*> blocks;
-    const auto calls = test::calls_of(device_, [&] {
-      nccl_arena::scope scope{step};
-      for (std::size_t bytes = 16; bytes <= 2 * MiB; bytes *= 2) blocks.push_back(step.allocate(bytes));
-    });
-    for (void* const block : blocks) EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % 256, 0u);
-    if (i == 0) {
-      first = blocks;
-    } else {
-      EXPECT_EQ(blocks, first);
-      EXPECT_EQ(calls, test::call_names{});
-    }
-  }
-  EXPECT_LE(nccl_.count("ncclMemAlloc"), 4u);
-}
-
-TEST_F(nccl_memory_of_a_stream, serves_a_plan_from_one_block) {
-  device_pool fallback{{.stream = stream_}, device_};
-  basic_planned_arena<nccl_memory> memory{
-      {.fallback = &fallback, .name = "step"}, gpu::nccl_memory_options{.stream = stream_}, nccl_, device_};
-  std::vector<void*> planned;
-  for (int i = 0; i < 5; ++i) {
-    std::vector<void*> blocks;
-    const auto calls = test::calls_of(device_, [&] {
-      const decltype(memory)::step step{memory};
-      for (int n = 0; n < 4; ++n) blocks.push_back(memory.allocate(300 * KiB));
-      for (void* const block : blocks) memory.deallocate(block, 300 * KiB);
-    });
-    if (i == 1) planned = blocks;
-    if (i < 2) continue;
-    EXPECT_EQ(blocks, planned);
-    EXPECT_EQ(calls, test::call_names{});
-  }
-  EXPECT_EQ(nccl_.count("ncclMemAlloc"), 1u);
-  EXPECT_EQ(memory.stream(), stream_.get());
 }
 
 }  // namespace

@@ -192,7 +192,6 @@ constexpr named_player players[] = {
     {"heap of large blocks", play_alone<coalescing_heap_model>},
     {"reuse_cache", play_reuse_cache},
     {"device_cache", play_device<device_cache_play>},
-    {"device_pool", play_device<pool_behind_events>},
     {"epochs, buffers and groups", play_epochs},
     {"epochs of raw blocks", play_alone<epoch_slabs_model>},
     {"graph_arena", play_alone<graph_arena_model>},

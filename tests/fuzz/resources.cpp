@@ -134,7 +134,6 @@ constexpr runner resources[] = {
     RESOURCE(async_resource_subject),
     RESOURCE(device_cache_subject),
     RESOURCE(tight_device_cache_subject),
-    RESOURCE(shared_device_cache_subject),
     RESOURCE(device_pool_subject),
     RESOURCE(device_pools_subject),
     RESOURCE(tight_device_pool_subject),

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random sequences on a cache of a fake device with memory on the host. Blocks are deallocated while work of
-// other streams still uses them. When such work runs, it must find the old contents in its block. The same on
-// a pool, whose stream waits for such work instead.
+// other streams still uses them. When such work runs, it must find the old contents in its block.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -171,85 +170,6 @@ class device_cache_model {
   std::array<gpu::stream_handle, 2> streams_{supply_.other, third_};
   device_works works_;  // before the cache, whose end lets them run
   device_cache cache_;
-  choices random_;
-  std::vector<held_block> held_;
-  std::uint64_t steps_ = 0;
-};
-
-/// The pool's blocks are deallocated behind events of another stream. The test's own writes stand for work of
-/// the pool's stream, which therefore runs before each of them.
-class pool_behind_events {
- public:
-  pool_behind_events(small_device& supply, choices random)
-      : supply_{supply},
-        works_{supply.device},
-        pool_{{.stream = supply.stream, .max_cached_bytes = 64 * KiB}, supply.device},
-        random_{std::move(random)} {}
-  ~pool_behind_events() {
-    while (!held_.empty()) free_one(held_.size() - 1);
-    supply_.device.run_all();
-  }
-
-  void step() {
-    const std::uint64_t what = random_() % 1000;
-    const bool rising = (steps_++ / 500) % 2 == 0;
-    if (what < 950) {
-      if (held_.empty() || random_() % 100 < (rising ? 60 : 40)) allocate();
-      else free_one(random_() % held_.size());
-    } else if (what < 990) {
-      supply_.device.run(supply_.other);
-    } else if (what < 995) {
-      (void)pool_.trim(random_() % (64 * KiB));
-    } else {
-      pool_.check_invariants();
-    }
-    if (steps_ % 8 == 0) check();
-  }
-  void check_contents() const { works_.blocks.check_all(); }
-
-  std::size_t refused = 0;
-  [[nodiscard]] std::size_t works_run() const { return works_.run; }
-  [[nodiscard]] pool_stats stats() const { return pool_.stats(); }
-
- private:
-  void allocate() {
-    const std::size_t bytes = random_() % 40 == 0 ? random_() % (100 * KiB) : random_() % 5000;
-    const std::size_t align = random_() % 16 == 0 ? 1024 : 256;
-    try {
-      void* const first = pool_.allocate(bytes, align);
-      supply_.device.run(supply_.stream);  // as work that uses the block would have to wait
-      works_.blocks.add(first, bytes, align);
-      held_.push_back({first, bytes, align});
-    } catch (std::bad_alloc const&) {
-      ++refused;
-      while (held_.size() > 4) free_one(0);
-    }
-  }
-  void free_one(std::size_t i) {
-    const held_block gone = remove_at(held_, i);
-    if (random_() % 2 == 0) {
-      log_line("use(", block_at{gone.first}, ", other); pool.deallocate_after(", block_at{gone.first}, ", ",
-               gone.bytes, ", ", gone.align, ", gpu::event{other});");
-      works_.use(gone.first, supply_.other);
-      const gpu::event done{supply_.other, supply_.device};
-      pool_.deallocate_after(gone.first, gone.bytes, gone.align, done);
-    } else {
-      log_line("pool.deallocate(", block_at{gone.first}, ", ", gone.bytes, ", ", gone.align, ");");
-      works_.blocks.remove(gone.first);
-      pool_.deallocate(gone.first, gone.bytes, gone.align);
-    }
-  }
-  void check() {
-    works_.remove_ended();
-    const pool_stats now = pool_.stats();
-    EXPECT_EQ(now.used_blocks, held_.size());
-    EXPECT_EQ(now.held_bytes, now.used_bytes + now.cached_bytes + now.stranded_bytes);
-    EXPECT_LE(now.cached_bytes, 64 * KiB);
-  }
-
-  small_device& supply_;
-  device_works works_;
-  device_pool pool_;
   choices random_;
   std::vector<held_block> held_;
   std::uint64_t steps_ = 0;

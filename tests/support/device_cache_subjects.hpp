@@ -81,38 +81,6 @@ struct tight_device_cache_subject : device_cache_subject {
       : device_cache_subject{supply, {.max_blocks_per_size = 2, .max_cached_bytes = 8 * KiB}} {}
 };
 
-/// Each block is deallocated while another stream uses it, whose work runs some calls later.
-class shared_device_cache_subject : public device_cache_subject {
- public:
-  static constexpr std::size_t max_reused_bytes = 0,
-                               max_reused_align = 0;  // a round may begin while work of the last goes on
-  explicit shared_device_cache_subject(supply_type& supply) : device_cache_subject{supply} {}
-
-  std::pmr::memory_resource& resource() { return shared_; }
-  void recycle() { device_.run_all(); }
-
- private:
-  class shared_resource final : public detail::distinct_resource {
-   public:
-    shared_resource(device_cache& cache, fake_device& device, gpu::stream_handle other)
-        : cache_{cache}, device_{device}, other_{other} {}
-
-   private:
-    void* do_allocate(std::size_t bytes, std::size_t align) override { return cache_.allocate(bytes, align); }
-    void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
-      cache_.deallocate(block, bytes, align, other_);
-      if (++deallocations_ % 7 == 0) device_.run(other_);
-    }
-
-    device_cache& cache_;
-    fake_device& device_;
-    gpu::stream_handle other_;
-    std::size_t deallocations_ = 0;
-  };
-
-  shared_resource shared_{cache_, device_, other_};
-};
-
 /// The pool that maps memory. Its classes take 64 KiB each at least.
 class device_pool_subject : public subject_of_a_device_of<4 * MiB> {
  public:

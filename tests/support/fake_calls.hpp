@@ -15,7 +15,6 @@
 
 #include <tidemark/cuda/driver/driver.hpp>
 
-#include "fake_costs.hpp"
 #include "recording_supply.hpp"
 
 namespace tidemark::test {
@@ -50,11 +49,6 @@ class fake_calls : public supply {
     const std::scoped_lock held{mutex_};
     return log_.size();
   }
-  /// Microseconds of all calls so far, by the model of fake_costs.hpp, including failed calls.
-  [[nodiscard]] double modelled_us() const {
-    const std::scoped_lock held{mutex_};
-    return modelled_us_;
-  }
   /// The names of all calls so far, in order.
   [[nodiscard]] std::vector<std::string> log() const {
     const std::scoped_lock held{mutex_};
@@ -73,7 +67,6 @@ class fake_calls : public supply {
   /// Notes a call. @return success, unless it is to fail. @pre the lock is held.
   gpu::status record_call(char const* name, bool can_fail, bool captures_here) {
     log_.emplace_back(name);
-    modelled_us_ += modelled_us_of(name);
     const std::size_t n = counts_[log_.back()]++;
     if (captures_here && !is_of_captures(name)) during_capture_.push_back(log_.back());
     const bool by_number = can_fail && this_one_fails();
@@ -106,7 +99,6 @@ class fake_calls : public supply {
 
   std::map<std::string, std::size_t, std::less<>> counts_;
   std::vector<std::string> log_;
-  double modelled_us_ = 0;
   std::vector<std::string> during_capture_;
   std::vector<plan> planned_;
 };

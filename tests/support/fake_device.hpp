@@ -38,7 +38,7 @@ namespace tidemark::test {
 /// ```
 /// It checks facts that a real device does not report (fake_accesses.hpp). `launch_kernel` names the memory
 /// that work touches, and unordered accesses fail the test. fake_refusals.hpp has the calls that captures
-/// reject, fake_costs.hpp the costs.
+/// reject.
 ///
 /// Work on streams runs only by `run`, `run_all` and calls that wait for it, in the calling thread. A host
 /// function that calls the driver gets `not_permitted`.
