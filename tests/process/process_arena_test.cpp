@@ -491,12 +491,6 @@ class process_image : public ::testing::Test, public image_of_a_file {
 constexpr char const* tsan_ends =
     "ThreadSanitizer ends a program that maps addresses of which it keeps no shadow";
 
-TEST_F(process_image, is_accepted_as_it_was_written) {
-  const process_view view{file_of(bytes_).get(), 3};
-  EXPECT_EQ(&view.root<std::uint64_t>(), root_);
-  EXPECT_EQ(view.root<std::uint64_t>(), 42u);
-}
-
 struct contradiction {
   shared_memory_refusal reason;
   char const* sentence;

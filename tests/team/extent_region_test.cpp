@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: random claims and returns of extents, on one thread and on three, while the region grows, runs
-// out or is rewound in between. Extents in use at once never overlap, extents reported as fresh were never
-// claimed before, and the invariants hold.
+// Strategy: random claims and returns of extents, while the region grows, runs out or is rewound in between.
+// Extents in use at once never overlap, extents reported as fresh were never claimed before, and the
+// invariants hold. Threads that claim at once are in shared_arena_model_test.cpp.
 #include <tidemark/team/detail/extent_region.hpp>
 
 #include <gtest/gtest.h>
@@ -10,7 +10,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <thread>
 #include <vector>
 
 #include "choices.hpp"
@@ -151,32 +150,6 @@ TEST_P(extent_region_sizes, returns_disjoint_extents_while_it_grows_and_takes_ex
   EXPECT_EQ(region.region().free_bytes(), 0u);
 }
 INSTANTIATE_TEST_SUITE_P(chunk_pages, extent_region_sizes, ::testing::Values(4, 7, buffer_pages));
-
-// G.3
-TEST(extent_region, serves_three_threads_at_once) {
-  scarce_memory space{buffer_pages};
-  fork_safe<> mutex;
-  region_type region{space, mutex, arena_options{.reserve = 8 * page, .commit_step = page}};
-  const auto work = [&](unsigned char fill) {
-    for (int i = 0; i < 2000; ++i) {
-      space_refusal refused{};
-      std::uintptr_t touched = 0;
-      const byte_range mine = region.claim(page, 4 * page, touched, refused);
-      ASSERT_FALSE(mine.empty());
-      auto* const first = static_cast<unsigned char*>(mine.data());
-      unpoison(mine.begin, mine.size);
-      std::fill_n(first, mine.size, fill);
-      EXPECT_EQ(std::count(first, first + mine.size, fill), static_cast<std::ptrdiff_t>(mine.size));
-      region.return_extent(mine);
-    }
-  };
-  {
-    std::vector<std::jthread> threads;
-    for (unsigned char fill = 1; fill <= 3; ++fill) threads.emplace_back(work, fill);
-  }
-  EXPECT_EQ(region.broken_invariant(), nullptr);
-  EXPECT_EQ(region.claimed_bytes(), 0u);
-}
 
 // G.3
 TEST(extent_region, rejects_a_claim_without_memory_and_serves_a_smaller_one) {

@@ -54,7 +54,7 @@ void run_for_seeds(bool places) {
   ::testing::Test::RecordProperty("operations", std::to_string(operations));
 }
 
-// G.6
+// G.3 G.6
 TEST(shared_arena_model, agrees_with_threads_that_claim_extents) { run_for_seeds(false); }
 
 // G.14
