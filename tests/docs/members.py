@@ -53,12 +53,12 @@ def without_sentence(known):
 INTRODUCTION = """# Classes and functions
 
 The tests generate this page from the headers: a line has the first sentence of a comment, and `…` stands for any number
-of arguments. Parentheses have the bases and the header of a class. Copies, moves, destructors, members of standard types
-and functions of listed bases are left out. [Options](options.md) lists option types, [Design](../design.md#names-of-statistics)
-the members of statistics. A line of several functions has those with one meaning in all classes: `name()` in messages,
-`stats()` is a snapshot, `options()` are in effect, `check_invariants()` reports a violation for each broken invariant,
-`what()` is a sentence, `resource()`, `upstream_resource()`, `space()`, `stream()` and `device()` return what they name. A
-line of calls has the functions that only call the function in brackets.
+of arguments. Parentheses have the bases and the header of a class. Copies, moves, destructors, members of standard types,
+functions of listed bases, and functions for one call of the driver or NCCL are left out. [Options](options.md) lists option
+types, [Design](../design.md#names-of-statistics) the members of statistics. A line of several functions has those that an
+earlier class of the part describes, or with one meaning in all classes: `name()` in messages, `stats()` is a snapshot,
+`options()` are in effect, `check_invariants()` reports a violation for each broken invariant, `what()` is a sentence,
+`resource()`, `upstream_resource()`, `space()`, `stream()` and `device()` return what they name.
 """
 
 # Functions whose comment says no more than the introduction.
@@ -66,7 +66,7 @@ COMMON = re.compile(r"`(name\(\)`: The name (used )?in messages( and statistics)
                     r"options\(\)`: The options( in effect)?|what\(\)`: One sentence|"
                     r"check_invariants\(\)`: Reports a violation (if an|for every|for each)( broken)? invariant.*|"
                     r"(resource|upstream_resource|space|stream|device)\(\)`: The ((?!.*\b(if|never|null)\b)[^;,]*|upstream, never null))")
-# Functions for one call of the driver or NCCL.
+# Functions for one call of the driver or NCCL, which the page leaves out.
 CALL = re.compile(r"`(\w+)\(.*?`: (`(?:cu|nccl)[A-Z]\w+)\b.*")
 
 
@@ -109,9 +109,8 @@ def lines_of(known, members, owner, indent):
             lines[shown] = lines.get(shown) or text
     lines = [f"{shown}{': ' * bool(text)}{text}" for shown, text in lines.items()]
     common = [line.partition(":")[0] for line in lines if COMMON.fullmatch(line)]
-    calls = [f"`{match[1]}` ({match[2]}`)" for match in map(CALL.fullmatch, lines) if match]
     others = [line for line in lines if not COMMON.fullmatch(line) and not CALL.fullmatch(line)]
-    return [f"{indent}- {line}" for line in [*others, ", ".join(common), ", ".join(calls)] if line]
+    return [f"{indent}- {line}" for line in [*others, ", ".join(common)] if line]
 
 
 def of_hidden_bases(known, element, overridden):
@@ -130,9 +129,10 @@ def of_hidden_bases(known, element, overridden):
 
 def page(known):
     known.home = {}  # no links: the pages of headers are only on the site
-    parts, listed = {}, {}
+    parts, listed, above = {}, {}, {}
     for path, elements in sorted(known.of_file.items()):
-        lines = parts.setdefault(path.split("/")[1].removesuffix(".hpp"), [])
+        part = path.split("/")[1].removesuffix(".hpp")
+        lines, above_here = parts.setdefault(part, []), above.setdefault(part, set())
         for element in sorted(elements, key=reference.line_of):
             name = (element.findtext("compoundname") or "").removeprefix("tidemark::")
             if "detail::" in name + (element.findtext("qualifiedname") or ""):
@@ -150,7 +150,11 @@ def page(known):
                 listed[short] = lines_of(known, members, short, "  ")
                 if members or sentence(known, element) and not name.endswith(("_options", "_stats")):
                     lines.append(f"- **`{name}`** ({', '.join(notes)}): {sentence(known, element)}")
-                lines += [line for line in listed[short] if line not in inherited]
+                own = [line for line in listed[short] if line not in inherited]
+                lines += [line for line in own if line not in above_here]
+                if repeated := [re.sub("`: .*", "`", line.removeprefix("  - ")) for line in own if line in above_here]:
+                    lines.append(f"  - {', '.join(repeated)}")
+                above_here.update(own)
             elif element.get("kind") in ("function", "typedef") and sentence(known, element):
                 lines += lines_of(known, [element], None, "")
     return "\n".join([INTRODUCTION, *("\n".join([f"## {part}\n", *lines, ""]) for part, lines in sorted(parts.items()) if lines)])

@@ -9,7 +9,7 @@ those, in the order of the files. A line names at most MAX_TESTS tests, the ones
     coverage.py          writes the page
     coverage.py BUILD    fails if the page is not up to date, if a tag names no line, if a line has no test,
                          or more than MAX_TESTS, or if ctest in BUILD does not know a test that the
-                         page, docs/promises.md or docs/proofs.md names
+                         page or docs/proofs.md names
 
 A name `suite.test` matches these tests: a test that ctest knows by this name, a typed test,
 `instance/suite.test<...>`, or a test with a parameter, `instance/suite.test/parameter`, to which GoogleTest
@@ -95,9 +95,8 @@ def failures_of(tests, text, known):
         if len(names) > MAX_TESTS:
             failures.append(f"{line}: {len(names)} tests; keep the tags of the {MAX_TESTS} that show it best")
         failures += [f"{line}: no such test: {name}" for name in names if name not in known]
-    for page in ("promises.md", "proofs.md"):
-        failures += [f"{page}: no such test: {name}" for name in re.findall(r"`([a-z]\w+\.\w+)`", (ROOT / "docs" / page).read_text())
-                     if name not in known and not name.endswith((".md", ".hpp", ".py"))]
+    failures += [f"proofs.md: no such test: {name}" for name in re.findall(r"`([a-z]\w+\.\w+)`", (ROOT / "docs/proofs.md").read_text())
+                 if name not in known and not name.endswith((".md", ".hpp", ".py"))]
     failures += [f"{part}.{i}: missing" for part, n in LINES.items() for i in range(1, n + 1) if f"{part}.{i}" not in seen]
     failures += [f"{line}: not a line of a part in LINES" for line in seen if line.split(".")[0] not in LINES]
     failures += [f"{line}: twice" for line in sorted(set(seen)) if seen.count(line) > 1]
