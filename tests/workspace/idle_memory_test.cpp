@@ -145,6 +145,23 @@ TEST(idle_memory, workspace_used_outside_scopes_keeps_its_memory_until_reset) {
       });
 }
 
+TEST(idle_memory, of_other_workspaces_is_never_trimmed) {
+  workspace ws;
+  detail::workspace_core& core = detail::workspace_access::core(ws);
+  const auto use = [&] {
+    workspace::scope scope{ws};
+    (void)scope.acquire<float>(1000);
+  };
+  use();
+  EXPECT_EQ(core.trim_if_idle(), 0u);
+  ws.release();
+  EXPECT_EQ(core.trim_if_idle(), 0u);
+  core.permit_idle_trims();
+  use();
+  EXPECT_GE(core.trim_if_idle(), 1000 * sizeof(float));
+  ws.check_invariants();
+}
+
 TEST(idle_memory, is_returnable_after_rewind_release_and_each_cold_call) {
   std::thread{[] {
     workspace& own = this_thread_workspace();

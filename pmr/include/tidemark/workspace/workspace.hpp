@@ -186,9 +186,7 @@ class basic_workspace : public workspace_acquisition<basic_workspace<Checks>, (C
         core_.sweep();
     }
     ((void)core_.list<Types>(), ...);  // the calls that may fail come first
-    const std::uint64_t frame = core_.open(parity, sizeof...(Types));
-    core_.save_in_room(frame, core_.list<Types>()...);
-    return frame;
+    return core_.open(parity, core_.list<Types>()...);
   }
   template <class T>
   detail::slot& claim(std::size_t n, [[maybe_unused]] std::source_location where) {

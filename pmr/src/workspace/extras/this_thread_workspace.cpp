@@ -18,6 +18,7 @@ struct own_workspace {
   own_workspace() {
     std::pmr::memory_resource* const upstream = ws.upstream_resource();
     if (upstream != &global_pool() && upstream != std::pmr::new_delete_resource()) return;
+    detail::workspace_access::core(ws).permit_idle_trims();
     trims = on_memory_pressure([this] { trim_if_idle(); });
   }
   // The pool would keep the freed memory until its threads call it, and is trimmed too.

@@ -70,9 +70,9 @@ void free_headers(dlpack_header_cache* headers, std::pmr::memory_resource* bookk
 ///
 /// Invariants, checked by `check_invariants()`:
 /// - the invariants of each `slot_list` and its slots
-/// - `frame_` is the number of the last scope in the log. Without a scope, `frame_` is `outside_frame` while
-///   the owner has slots outside scopes or is in a call. It is `claimed_frame` during a trim by another
-///   thread, and otherwise `idle_frame`.
+/// - `frame_` is the number of the last scope in the log, and `outside_frame` without a scope. After
+///   `permit_idle_trims`, `frame_` is `outside_frame` only while the owner has slots outside scopes or is in a
+///   call. It is `claimed_frame` during a trim by another thread, and otherwise `idle_frame`.
 /// - `held_bytes_ == sum over slots of capacity * element bytes`, and `held_bytes_ <= max_held_bytes` if the
 ///   limit is not 0
 ///
@@ -86,25 +86,33 @@ class workspace_core {
 
   // ---- fast path --------------------------------------------------------------------------------------
 
-  /// Begins a scope.
+  /// Begins a scope, and saves the counts of these lists.
   /// @param parity 0 for a scope, 1 for a checkpoint
-  /// @param counts number of counts that the caller saves next; the log has room for them
   /// @return the number of the scope
   /// @throws std::bad_alloc if the log cannot grow; nothing has changed then.
-  std::uint64_t open(std::uint64_t parity, std::size_t counts) {
-    if (room_bytes() <= counts * sizeof(saved_count)) [[unlikely]]
-      grow_log(counts);
+  template <class... Lists>
+  std::uint64_t open(std::uint64_t parity, Lists&... lists) {
+    if (room_bytes() <= sizeof...(lists) * sizeof(saved_count)) [[unlikely]]
+      grow_log(sizeof...(lists));
     const std::uint64_t frame = (last_frame_ += 2) | parity;
     const std::uint64_t outer = __atomic_load_n(&frame_, __ATOMIC_RELAXED);
+    saved_count* end = log_end_;  // kept in a register: each store might otherwise change log_end_
     // Other threads do not use the log.
     if (outer > idle_frame) {
-      *log_end_++ = {.value = frame, .list = nullptr, .frame = outer};
+      *end++ = {.value = frame, .list = nullptr, .frame = outer};
       set_frame(frame);
     } else {
-      *log_end_++ = {.value = frame, .list = nullptr, .frame = idle_frame};  // also while it is claimed
+      *end++ = {.value = frame, .list = nullptr, .frame = idle_frame};  // also while it is claimed
       if (!replace_idle(frame)) [[unlikely]]
         wait_for_trim(frame);
     }
+    [[maybe_unused]] const auto save_one = [&](slot_list& list) {
+      if (list.frame == frame) return;  // the type is named twice
+      *end++ = {.value = list.active, .list = &list, .frame = list.frame};
+      list.frame = frame;
+    };
+    (save_one(lists), ...);
+    log_end_ = end;
     return frame;
   }
 
@@ -115,18 +123,6 @@ class workspace_core {
       grow_log(0);
     *log_end_++ = {.value = list.active, .list = &list, .frame = list.frame};
     list.frame = frame();
-  }
-  /// Saves several counts; the log has room for them. @param frame number of the innermost scope
-  template <class... Lists>
-  void save_in_room([[maybe_unused]] std::uint64_t frame, Lists&... lists) noexcept {
-    saved_count* end = log_end_;  // kept in a register: each store might otherwise change log_end_
-    [[maybe_unused]] const auto save_one = [&](slot_list& list) {
-      if (list.frame == frame) return;
-      *end++ = {.value = list.active, .list = &list, .frame = list.frame};
-      list.frame = frame;
-    };
-    (save_one(lists), ...);
-    log_end_ = end;
   }
 
   /// Acquires the list's next slot, with memory for `n` elements. The request may be outside all scopes: the
@@ -211,8 +207,14 @@ class workspace_core {
   /// Measures slots by their newest request, or by the largest request since the last call.
   compact_summary compact(compact_options const& options, bool by_largest = false) noexcept;
   TIDEMARK_COLD void sweep() noexcept;
+  /// Permits `trim_if_idle`. An outermost scope then begins with a compare-exchange instead of a store. The
+  /// upstream must be thread-safe. @pre The workspace was not used yet.
+  void permit_idle_trims() noexcept {
+    permits_idle_trims_ = true;
+    set_frame(idle_frame);
+  }
   /// Frees the slots that are not in use, on behalf of another thread. Frees none while the owner uses the
-  /// workspace, and keeps slots that work elsewhere uses. The upstream must be thread-safe.
+  /// workspace, and keeps slots that work elsewhere uses. @pre `permit_idle_trims` was called.
   ///
   /// The store that ends the last scope publishes that the workspace is idle. The trimming thread claims the
   /// workspace by one compare-exchange, with which an outermost scope begins too. @return bytes freed.
@@ -272,7 +274,7 @@ class workspace_core {
       if (becomes_idle_) core_->set_frame(idle_frame);
     }
     // Records that no slot is acquired any more.
-    void end_in_idle() noexcept { becomes_idle_ = true; }
+    void end_in_idle() noexcept { becomes_idle_ = core_->permits_idle_trims_; }
 
    private:
     workspace_core const* core_;
@@ -327,7 +329,7 @@ class workspace_core {
   }
 
   // Number of the innermost scope. Any thread reads it. Only the owner changes it, except from `idle_frame`.
-  mutable std::uint64_t frame_ = idle_frame;
+  mutable std::uint64_t frame_ = slot_list::outside_frame;
   std::uint64_t last_frame_ = slot_list::outside_frame;  // newest number; even
   saved_count* log_ = nullptr;                           // entries of open scopes
   saved_count* log_end_ = nullptr;                       // … end of these entries
@@ -336,6 +338,7 @@ class workspace_core {
   std::array<slot_list, fixed_elements::infos.size()> fixed_;
   workspace_options options_;  // with default resources in place of null
   std::size_t held_bytes_ = 0;
+  bool permits_idle_trims_ = false;
   bool checked_;
   bool pooling_;               // if false, every slot is removed at the end of its scope
   bool retires_;               // not pooling, or observed
