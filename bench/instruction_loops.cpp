@@ -187,6 +187,29 @@ void epochs(std::size_t n, std::size_t blocks, arena& upstream) {
   });
 }
 
+/// An epoch of 100 buffers, which are destroyed after it.
+void epochs_of_buffers(std::size_t n, arena& upstream) {
+  epoch_resource made{&upstream};
+  epoch_resource& memory = *hidden(&made);
+  std::vector<buffer<std::byte>> handles;
+  handles.reserve(100);
+  turn(n, [&] {
+    arena::scope scope{upstream};
+    {
+      epoch e{memory};
+      for (int i = 0; i < 100; ++i) use(&handles.emplace_back(memory, 64));
+    }
+    handles.clear();
+  });
+}
+
+/// Allocates and deallocates a small block in an open epoch.
+void pairs_in_epoch(std::size_t n, arena& upstream) {
+  epoch_resource memory{&upstream};
+  epoch e{memory};
+  pairs(n, memory);
+}
+
 /// Returns four addresses in turn: an upstream that does almost nothing. A chunk of slabs fits behind each.
 class four_blocks final : public std::pmr::memory_resource {
  private:
@@ -649,6 +672,8 @@ int main(int count, char** arguments) {
   else if (is("epoch_with_nothing_in_it")) epochs(n, 0, step);
   else if (is("epoch_of_one_block")) epochs(n, 1, step);
   else if (is("epoch_of_100_blocks")) epochs(n, 100, step);
+  else if (is("epoch_of_100_buffers")) epochs_of_buffers(n, step);
+  else if (is("epoch_pair_of_small_blocks")) pairs_in_epoch(n, step);
   else if (run_workspaces(what, n) || run_coroutines(what, n, step)) return 0;
   else if (!run_peers(what, n)) {
     return std::fprintf(stderr, "instruction_loops: there is no case '%s'\n", what), 2;

@@ -43,6 +43,22 @@ TEST_F(counting_filters, contain_a_hash_until_both_of_its_addresses_are_erased) 
   EXPECT_FALSE(may_contain(second));
 }
 
+TEST_F(counting_filters, are_empty_until_an_insertion_and_after_the_last_erasure) {
+  EXPECT_TRUE(filter_.is_empty());
+  filter_.insert(first);
+  filter_.insert(first + 64);
+  filter_.erase(first);
+  EXPECT_FALSE(filter_.is_empty());
+  filter_.erase(first + 64);
+  EXPECT_TRUE(filter_.is_empty());
+}
+
+TEST_F(counting_filters, are_never_empty_after_a_count_overflowed) {
+  for (int i = 0; i < 1000; ++i) filter_.insert(first);
+  for (int i = 0; i < 1000; ++i) filter_.erase(first);
+  EXPECT_FALSE(filter_.is_empty());
+}
+
 TEST_F(counting_filters, keep_an_address_whose_count_overflowed) {
   for (int i = 0; i < 1000; ++i) filter_.insert(first);
   for (int i = 0; i < 999; ++i) filter_.erase(first);

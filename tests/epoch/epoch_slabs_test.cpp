@@ -75,6 +75,20 @@ TEST_F(epoch_slabs, are_unused_on_memory_that_the_host_must_not_touch) {
   EXPECT_EQ(upstream.calls, calls + 100);
 }
 
+TEST_F(epoch_slabs, find_each_block_by_its_address_and_no_block_between) {
+  constexpr std::uintptr_t begin = std::uintptr_t{1} << 40;  // never touched
+  const auto slab = std::make_unique<detail::epoch_slab>(begin);
+  for (std::size_t bytes = slab->min_block_bytes; bytes <= slab->max_block_bytes; bytes += 8) {
+    slab->begin(0, bytes);
+    for (std::size_t offset = 0; offset < slab->range_bytes; ++offset) {
+      const bool begins_there = offset % bytes == 0 && offset / bytes < slab->range_bytes / bytes;
+      ASSERT_EQ(slab->block_at(reinterpret_cast<void*>(begin + offset)),
+                begins_there ? offset / bytes : slab->none)
+          << offset << " in blocks of " << bytes;
+    }
+  }
+}
+
 // S3.7
 TEST_F(epoch_slabs, reuse_memory_deallocated_early) {
   const epoch e{memory};
@@ -206,6 +220,21 @@ TEST_F(epoch_slabs, recognise_late_deallocations_next_to_blocks_of_the_next_epoc
   EXPECT_EQ(memory.stats().used_blocks, live.size());
   deallocate_blocks(live, 64);
   EXPECT_EQ(memory.stats().late, late_calls);
+  memory.check_invariants();
+}
+
+TEST_F(epoch_slabs, recognise_late_deallocations_while_an_outer_epoch_is_open) {
+  const epoch outer{memory};
+  std::vector<void*> blocks;
+  {
+    const epoch inner{memory};
+    blocks = allocate_blocks(100, 64);
+    memory.deallocate(blocks.back(), 64, 8);  // the thread now remembers the slab
+    blocks.pop_back();
+  }
+  const violation_recorder recorder;
+  deallocate_blocks(blocks, 64);
+  EXPECT_EQ(memory.stats().late, blocks.size());
   memory.check_invariants();
 }
 

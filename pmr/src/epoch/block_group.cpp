@@ -26,7 +26,8 @@ std::span<tracked_block*> block_group::end(epoch_summary& summary) noexcept {
   frame& ending = *innermost_;
   const std::size_t depth = depth_;
   kept_end_ = ending.first;
-  // Local sums stay in registers, because this loop is most of the cost of an epoch.
+  // Local variables stay in registers, because this loop is most of the cost of an epoch.
+  const struct ending how{ending.name, ending.is_buffer_group ? 0 : depth};
   epoch_summary sum;
   const std::span<tracked_block*> log{log_};
   for (std::size_t i = ending.first; i < log.size(); ++i) {
@@ -40,7 +41,7 @@ std::span<tracked_block*> block_group::end(epoch_summary& summary) noexcept {
     if (now.status() == block_status::tracked) {
       sum.reclaimed += 1;
       sum.reclaimed_bytes += bytes;
-      block->reclaim({ending.name, ending.is_buffer_group ? 0 : depth}, now);
+      block->reclaim(how, now);
       continue;
     }
     sum.promoted += 1;
@@ -140,7 +141,7 @@ void block_group::collect_slabs() noexcept {
     drain_slabs(in, [&](epoch_slab& slab) {
       slab.collect();
       if (slab.used > 0) return add_slab(slab);
-      --held_slabs_;
+      remove_held(slab);
       free_slab(slab);
     });
   }
@@ -161,7 +162,7 @@ void block_group::end_slab(epoch_slab& slab, char const* name, epoch_summary& su
   sum.promoted_bytes += std::size_t{slab.used} * slab.block_bytes.load();
   slab.ended_by.store(name, std::memory_order_relaxed);
   if (slab.used > 0 && --slab.depth > 0) return add_slab(slab);
-  --held_slabs_;
+  remove_held(slab);
   if (slab.used == 0) return free_slab(slab);
   slab.use.store(epoch_slab::range_use::kept, std::memory_order_release);
   ++slab.chunk->kept_slabs_of_chunk;

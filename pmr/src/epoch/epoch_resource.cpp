@@ -13,7 +13,11 @@
 namespace tidemark {
 namespace {
 
-epoch_options completed(epoch_options options, std::pmr::memory_resource* upstream) {
+using range_use = detail::epoch_slab::range_use;
+
+}  // namespace
+
+epoch_options epoch_resource::completed(epoch_options options, std::pmr::memory_resource* upstream) {
   options.upstream = detail::or_default(upstream != nullptr ? upstream : options.upstream);
   options.name = detail::name_or(options.name, epoch_options{}.name);
   // Not the default resource, because that may be this resource.
@@ -21,21 +25,12 @@ epoch_options completed(epoch_options options, std::pmr::memory_resource* upstre
   return options;
 }
 
-using range_use = detail::epoch_slab::range_use;
-
-}  // namespace
-
-epoch_resource::epoch_resource(epoch_options const& options, std::pmr::memory_resource* upstream)
-    : options_{completed(options, upstream)},
-      table_{options_.bookkeeping},
-      small_classes_{name(), {}, detail::epoch_slab::min_block_bytes},
-      max_small_bytes_{options_.host_memory ? detail::epoch_slab::max_block_bytes : 0},
-      slab_table_{options_.bookkeeping} {
+void epoch_resource::attach() {
   const std::scoped_lock lock{groups_mutex_};
   groups_mutex_.adapt_with(*this);
 }
 
-epoch_resource::~epoch_resource() {
+void epoch_resource::detach() noexcept {
   groups_mutex_.deregister();
   for (auto& group : groups_) {
     if (!group->may_be_inconsistent()) {
@@ -55,13 +50,6 @@ epoch_resource::~epoch_resource() {
 
 // ---- blocks -----------------------------------------------------------------------------------------------
 
-void* epoch_resource::allocate_untracked(std::size_t bytes, std::size_t align) {
-  void* const block = allocate_from_upstream(bytes, align);
-  if (may_matter(block)) [[unlikely]]
-    remove_previous(block);
-  return block;
-}
-
 detail::tracked_block& epoch_resource::allocate_in(detail::block_group& group, std::size_t bytes,
                                                    std::size_t align) {
   group.reserve_one();
@@ -75,18 +63,18 @@ detail::tracked_block& epoch_resource::allocate_in(detail::block_group& group, s
     throw;
   }
   detail::block_state before = record->load();
-  if (before.is_held() || epoch_detector()) [[unlikely]] {
+  if (before.is_held() || !before.is_in_filter() || epoch_detector()) [[unlikely]] {
     remove_previous(block);
     before = record->load();
+    if (!before.is_in_filter()) filter_.insert(record->address);
   }
-  if (!before.is_in_filter()) [[unlikely]]
-    filter_.insert(record->address);
   group.track(*record, before, bytes, align);
   return *record;
 }
 
-void* epoch_resource::allocate_small(detail::block_group& group, std::size_t index, std::size_t bytes,
-                                     std::size_t align) {
+void* epoch_resource::allocate_slow(detail::block_group& group, std::size_t bytes, std::size_t align) {
+  const std::size_t index = small_class(bytes, align);
+  if (index == detail::size_classes::none) return allocate_in(group, bytes, align).data();
   const std::size_t block_bytes = small_classes_.bytes(index);
   try {
     void* block = group.allocate_small_in_free_slab(index, bytes, block_bytes);
@@ -110,14 +98,10 @@ void* epoch_resource::allocate_small(detail::block_group& group, std::size_t ind
   return allocate_in(group, bytes, align).data();
 }
 
-// Returns false unless the block is a live block in a slab of the thread's group. Level 2 also compares the
-// size.
+// Level 2 also compares the size.
 bool epoch_resource::deallocate_own(detail::block_group& group, detail::epoch_slab& slab, void* block,
                                     [[maybe_unused]] std::size_t bytes,
                                     [[maybe_unused]] std::size_t align) noexcept {
-  if (slab.use.load(std::memory_order_acquire) != range_use::held ||
-      slab.holder.load(std::memory_order_relaxed) != &group)
-    return false;
   if constexpr (check_level >= 2)
     if (slab.class_index != small_class(bytes, align)) return false;
   const std::size_t i = slab.block_at(block);
@@ -126,8 +110,9 @@ bool epoch_resource::deallocate_own(detail::block_group& group, detail::epoch_sl
   return true;
 }
 
-void epoch_resource::deallocate_in_epoch(void* block, std::size_t bytes, std::size_t align) noexcept {
-  detail::block_group* const own = own_group();
+void epoch_resource::deallocate_in_epoch(detail::block_group& newest, void* block, std::size_t bytes,
+                                         std::size_t align) noexcept {
+  detail::block_group* const own = find_own(&newest);
   if (own != nullptr) [[likely]] {
     detail::epoch_slab* const slab = own->find_recent(detail::epoch_slab::range_of(block));
     if (slab != nullptr && deallocate_own(*own, *slab, block, bytes, align)) [[likely]]
@@ -139,9 +124,10 @@ void epoch_resource::deallocate_in_epoch(void* block, std::size_t bytes, std::si
 void epoch_resource::deallocate_by_range(detail::block_group* own, void* block, std::size_t bytes,
                                          std::size_t align) noexcept {
   detail::epoch_slab* const slab = find_range(block);
-  if (own != nullptr && slab != nullptr && deallocate_own(*own, *slab, block, bytes, align))
-    return own->set_recent(*slab);
   const auto use = slab == nullptr ? range_use::upstreams : slab->use.load(std::memory_order_acquire);
+  if (use == range_use::held && slab->holder.load(std::memory_order_relaxed) == own &&
+      deallocate_own(*own, *slab, block, bytes, align))
+    return own->set_recent(*slab);
   if (use == range_use::upstreams) {
     const bool is_late =
         slab != nullptr && slab->class_index == small_class(bytes, align) && slab->was_reclaimed(block);
@@ -331,19 +317,6 @@ void epoch_resource::check_invariants() const noexcept {
 // ---- handles ----------------------------------------------------------------------------------------------
 
 namespace detail {
-
-storage storage::allocate(epoch_resource& resource, std::size_t bytes, std::size_t align) {
-  if (bytes == 0) return {};
-  storage made{.resource = &resource, .bytes = bytes, .align = align};
-  if (block_group* const group = resource.own_group()) {
-    tracked_block& record = resource.allocate_in(*group, bytes, align);
-    made.address = record.data();
-    made.set_record(record);
-  } else {
-    made.address = resource.allocate(bytes, align);
-  }
-  return made;
-}
 
 std::optional<ending> storage::how_it_ended() const noexcept {
   if (record == nullptr) return std::nullopt;

@@ -98,7 +98,16 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   explicit epoch_resource(std::pmr::memory_resource* upstream = nullptr)
       : epoch_resource{epoch_options{}, upstream} {}
   /// Uses `options`, and `upstream` unless it is null. @throws whatever the bookkeeping resource throws
-  explicit epoch_resource(epoch_options const& options, std::pmr::memory_resource* upstream = nullptr);
+  // The constructor and the virtual functions are inline. The vtable and these functions are then in the
+  // program's own object files, and an executable reads a thread_local variable without a call (decision 61).
+  explicit epoch_resource(epoch_options const& options, std::pmr::memory_resource* upstream = nullptr)
+      : options_{completed(options, upstream)},
+        table_{options_.bookkeeping},
+        small_classes_{name(), {}, detail::epoch_slab::min_block_bytes},
+        max_small_bytes_{options_.host_memory ? detail::epoch_slab::max_block_bytes : 0},
+        slab_table_{options_.bookkeeping} {
+    attach();
+  }
   /// Rejected at compile time, with a message that shows the right form.
   explicit epoch_resource(std::integral auto bytes) : epoch_resource{nullptr} {
     static_assert(detail::right_form<decltype(bytes)>,
@@ -107,7 +116,7 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   /// Reports epochs and buffer groups that still exist, and reclaims their blocks. These epochs and groups
   /// may be destroyed afterwards, and `epoch::end` then does nothing. Buffers must not outlive the resource.
   /// Blocks kept in slabs are returned to the upstream.
-  ~epoch_resource() override;
+  ~epoch_resource() override { detach(); }
 
   /// Allocates a block from the upstream, and tracks the block if this thread has an epoch open. A tracked
   /// block of at most 1 KiB lies in a slab, on host memory. The size classes of slabs
@@ -133,7 +142,8 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   /// wrong sizes and second deallocations of small blocks. The upstream checks the calls for other blocks.
   void deallocate(void* block, std::size_t bytes, std::size_t align = alignof(std::max_align_t)) noexcept {
     if (block == nullptr) return;
-    if (detail::open_groups != nullptr) deallocate_in_epoch(block, bytes, align);
+    detail::block_group* const newest = detail::open_groups;
+    if (newest != nullptr) deallocate_in_epoch(*newest, block, bytes, align);
     else deallocate_outside_epochs(nullptr, block, bytes, align);
   }
 
@@ -163,6 +173,10 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   friend struct detail::storage;
   friend detail::fork_safe<>;
 
+  static epoch_options completed(epoch_options options, std::pmr::memory_resource* upstream);
+  void attach();
+  void detach() noexcept;
+
   [[nodiscard]] detail::block_group* own_group() const noexcept { return find_own(detail::open_groups); }
   [[nodiscard]] detail::block_group* find_own(detail::block_group* newest) const noexcept {
     detail::block_group* group = newest;
@@ -173,6 +187,7 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   // reclaimed block and of a kept block with handles, and for every range that was ever a slab. One branch
   // tests both counts.
   [[nodiscard]] bool may_matter(void const* block) const noexcept {
+    if (filter_.is_empty()) return false;
     return (filter_.count(detail::address_of(block)) | filter_.count(detail::epoch_slab::range_of(block))) !=
            0;
   }
@@ -188,7 +203,8 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
     }
   }
   // Deallocates any block, while this thread has an epoch of any resource open.
-  void deallocate_in_epoch(void* block, std::size_t bytes, std::size_t align) noexcept;
+  void deallocate_in_epoch(detail::block_group& newest, void* block, std::size_t bytes,
+                           std::size_t align) noexcept;
   // Deallocates any block. @param own the thread's group; null without an open epoch
   void deallocate_outside_epochs(detail::block_group* own, void* block, std::size_t bytes,
                                  std::size_t align) noexcept {
@@ -198,6 +214,7 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   // Deallocates a block in a slab, a block with a record, or any other block.
   void deallocate_by_range(detail::block_group* own, void* block, std::size_t bytes,
                            std::size_t align) noexcept;
+  // Deallocates a live block of a slab that the thread's group holds. @return false if there is no such block
   [[nodiscard]] bool deallocate_own(detail::block_group& group, detail::epoch_slab& slab, void* block,
                                     std::size_t bytes, std::size_t align) noexcept;
   // Returns the record of the block's range; null if the range was never a slab.
@@ -214,15 +231,15 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   [[nodiscard]] void* allocate_in_epoch(detail::block_group& group, std::size_t bytes, std::size_t align) {
     if constexpr (check_level >= 2) detail::require_power_of_two("epoch_resource", name(), align);
     const std::size_t index = small_class(bytes, align);
-    if (index == detail::size_classes::none) return allocate_in(group, bytes, align).data();
-    if (void* const block = group.try_allocate_small(index, bytes)) [[likely]]
-      return block;
-    return allocate_small(group, index, bytes, align);
+    if (index != detail::size_classes::none) [[likely]] {
+      if (void* const block = group.try_allocate_small(index, bytes)) [[likely]]
+        return block;
+    }
+    return allocate_slow(group, bytes, align);
   }
-  // Allocates from a free slab or a new chunk. Falls back to `allocate_in` if the upstream has no memory for
-  // a chunk.
-  [[nodiscard]] void* allocate_small(detail::block_group& group, std::size_t index, std::size_t bytes,
-                                     std::size_t align);
+  // Allocates a small block from a free slab or a new chunk. Calls `allocate_in` for other blocks, and if the
+  // upstream has no memory for a chunk.
+  [[nodiscard]] void* allocate_slow(detail::block_group& group, std::size_t bytes, std::size_t align);
   // Deallocates a slab block of another thread, or a kept block. Also handles late and wrong calls.
   TIDEMARK_COLD void deallocate_from_outside(detail::epoch_slab& slab, void* block, std::size_t bytes,
                                              std::size_t align) noexcept;
@@ -230,7 +247,12 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   void report_late(void* block, char const* by) const noexcept;
   [[nodiscard]] detail::tracked_block& allocate_in(detail::block_group& group, std::size_t bytes,
                                                    std::size_t align);
-  [[nodiscard]] void* allocate_untracked(std::size_t bytes, std::size_t align);
+  [[nodiscard]] void* allocate_untracked(std::size_t bytes, std::size_t align) {
+    void* const block = allocate_from_upstream(bytes, align);
+    if (may_matter(block)) [[unlikely]]
+      remove_previous(block);
+    return block;
+  }
   void remove_previous(void* block) noexcept;
   [[nodiscard]] bool untrack(void* block) noexcept;
   // Ends a generation of a block, because the block is deallocated or its address is allocated again. Returns

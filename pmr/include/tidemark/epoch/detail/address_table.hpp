@@ -112,14 +112,18 @@ class address_table {
 /// A multiset of addresses with false positives but no false negatives: byte counters and one hash function
 /// (Fan et al., "Summary cache", 2000).
 ///
-/// Invariant: `counts_[i] >= addresses in the filter whose hash is i`, or `counts_[i] == 255`, which is
-/// final.
+/// Invariants: `counts_[i] >= addresses in the filter whose hash is i`, or `counts_[i] == 255`, which is
+/// final; `sum_ == sum of counts_` while no call changes the filter.
 ///
 /// O(1). Thread-safety: any thread.
 /// @tparam Bits log2 of the number of counters
 template <class Sync, int Bits>
 class basic_counting_filter {
  public:
+  /// Returns true only if the filter has no address that the caller may ask for.
+  // Relaxed: the insertion of an address happens before the question of its owner, and precedes its erasure
+  // in the order of changes to `sum_`. Each sum between these two changes is therefore at least 1.
+  [[nodiscard]] bool is_empty() const noexcept { return sum_.load(std::memory_order_relaxed) == 0; }
   /// Returns 0 only if the address is not in the filter.
   [[nodiscard]] std::uint8_t count(std::uintptr_t address) const noexcept {
     return counts_[hash(address)].load(std::memory_order_relaxed);
@@ -137,10 +141,13 @@ class basic_counting_filter {
     constexpr std::uint8_t saturated = 255;
     count_type& count = counts_[hash(address)];
     std::uint8_t now = count.load(std::memory_order_relaxed);
-    while (now != saturated && !count.compare_exchange_weak(now, static_cast<std::uint8_t>(now + by))) {
-    }
+    do {
+      if (now == saturated) return;
+    } while (!count.compare_exchange_weak(now, static_cast<std::uint8_t>(now + by)));
+    sum_.fetch_add(static_cast<std::size_t>(by), std::memory_order_relaxed);
   }
 
+  typename Sync::template atomic<std::size_t> sum_{0};
   std::array<count_type, std::size_t{1} << Bits> counts_{};
 };
 using counting_filter = basic_counting_filter<std_atomics, 12>;

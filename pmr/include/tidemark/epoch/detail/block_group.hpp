@@ -163,12 +163,13 @@ class block_group {
     unpoison(address_of(block), bytes);
     return block;
   }
-  /// Returns the record of a range, if it is the last one set for its place; null otherwise. It saves most
+  /// Returns a held slab of the group, if it is the last one set for its place; null otherwise. It saves most
   /// look-ups in the table: a thread deallocates from few slabs at a time.
   [[nodiscard]] epoch_slab* find_recent(std::uintptr_t range) const noexcept {
     epoch_slab* const slab = recent_[place_of(range)];
     return slab != nullptr && slab->address == range ? slab : nullptr;
   }
+  /// @pre the group holds the slab
   void set_recent(epoch_slab& slab) noexcept { recent_[place_of(slab.address)] = &slab; }
   /// Allocates a small block after searching for slabs with free blocks; null if there is no free slab.
   /// O(slabs of the epochs), amortised O(1).
@@ -242,6 +243,7 @@ class block_group {
   // that other threads deallocated since the log last grew. Gaps of outer frames stay until these frames end.
   TIDEMARK_COLD void make_room();
   static void poison_block(epoch_slab const& slab, std::size_t i) noexcept {
+    if (check_level < 2 && !tools_are_notified) return;  // without a load of the atomic numbers
     const std::uintptr_t block = slab.address + i * slab.block_bytes;
     // A tool reports accesses itself, and would report the fill of a block that was poisoned before.
     if (check_level >= 2 && !tools_are_notified)
@@ -257,6 +259,11 @@ class block_group {
     slab.next = std::exchange(in.slabs, &slab);
     if (slab.is_full()) return;
     slab.next_with_room = std::exchange(in.with_room[slab.class_index], &slab);
+  }
+  // Counts a held slab out, because it becomes free or kept.
+  void remove_held(epoch_slab& slab) noexcept {
+    --held_slabs_;
+    if (epoch_slab*& recent = recent_[place_of(slab.address)]; recent == &slab) recent = nullptr;
   }
   // Makes a slab without blocks free.
   void free_slab(epoch_slab& slab) noexcept {
@@ -295,7 +302,7 @@ class block_group {
   std::atomic<epoch_slab*> chunks_{nullptr};  // written with the lock
   std::size_t held_slabs_ = 0;                // slabs of open epochs
   bool requests_chunks_ = true;
-  // Records of slabs, each at the place of its range. They are hints: a record lives as long as the resource.
+  // Held slabs, each at the place of its range; null if a place has none.
   static constexpr std::size_t recent_places = 64;
   std::array<epoch_slab*, recent_places> recent_{};
   std::uint64_t collected_ = 0;  // deallocations before the last `collect_slabs`

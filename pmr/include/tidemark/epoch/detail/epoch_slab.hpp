@@ -96,9 +96,12 @@ struct epoch_slab {
     return i < blocks ? i : none;
   }
   /// Returns the index of the block that begins at an address; `none` if there is no such block.
+  // The remainder of a division by `block_bytes` is 0 if the fraction of the quotient is below the reciprocal
+  // (Lemire, Kaser and Kurz, "Faster remainder by direct computation", 2019).
   [[nodiscard]] std::size_t block_at(void const* block) const noexcept {
-    const std::size_t i = block_around(address_of(block));
-    return i * block_bytes == address_of(block) - address ? i : none;
+    const std::uint32_t one = reciprocal;
+    const std::uint64_t quotient = (address_of(block) - address) * one;
+    return static_cast<std::uint32_t>(quotient) < one && quotient >> 32 < blocks ? quotient >> 32 : none;
   }
   [[nodiscard]] bool is_live(std::size_t i) const noexcept {
     return ((word(allocated, i / 64) & ~word(freed_outside, i / 64)) >> i % 64 & 1U) != 0;

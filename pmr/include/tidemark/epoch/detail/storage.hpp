@@ -21,7 +21,20 @@ namespace detail {
 struct storage {
   /// Allocates a block of `resource`; no block for 0 bytes. @throws whatever `epoch_resource::allocate`
   /// throws
-  static storage allocate(epoch_resource& resource, std::size_t bytes, std::size_t align);
+  /// @tparam Resource `epoch_resource`, which is complete where this is inlined in the constructor of `buffer`
+  template <class Resource>
+  static storage allocate(Resource& resource, std::size_t bytes, std::size_t align) {
+    if (bytes == 0) return {};
+    storage made{.resource = &resource, .bytes = bytes, .align = align};
+    if (auto* const group = resource.own_group()) {
+      tracked_block& record = resource.allocate_in(*group, bytes, align);
+      made.address = record.data();
+      made.set_record(record);
+    } else {
+      made.address = resource.allocate_untracked(bytes, align);
+    }
+    return made;
+  }
   /// Deallocates the block if it is live. @return true if the block was live
   bool release() noexcept { return is_live() && release_live(); }
   /// True if the handle has a block that was neither deallocated nor reclaimed. O(1), no lock.

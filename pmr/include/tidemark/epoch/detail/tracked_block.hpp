@@ -23,9 +23,9 @@ class block_group;
 
 enum class block_status : std::uint8_t {
   untracked,  ///< in no group: never tracked, deallocated, or kept by an outermost epoch
+  reclaimed,  ///< its group has ended; a deallocation is late until the address is allocated again
   tracked,    ///< reclaimed when its group ends
   kept,       ///< tracked, and promoted when its group ends
-  reclaimed,  ///< its group has ended; a deallocation is late until the address is allocated again
 };
 
 /// Status, alignment and generation of the block at an address, and membership of the address in the
@@ -48,9 +48,7 @@ class block_state {
   }
   [[nodiscard]] constexpr std::uint64_t generation() const noexcept { return word_ >> generation_shift; }
   /// True if the block is in a group.
-  [[nodiscard]] constexpr bool is_held() const noexcept {
-    return status() == block_status::tracked || status() == block_status::kept;
-  }
+  [[nodiscard]] constexpr bool is_held() const noexcept { return status() >= block_status::tracked; }
 
   /// True if the address is in the filter.
   [[nodiscard]] constexpr bool is_in_filter() const noexcept { return (word_ & filter_bit) != 0; }
