@@ -12,7 +12,6 @@
 
 #include <tidemark/tidemark.hpp>
 
-#include "counting_new.hpp"
 #include "no_heap.hpp"
 
 namespace tidemark {
@@ -312,42 +311,12 @@ TEST(heap, the_end_of_an_epoch_never_allocates) {
 TEST(heap, epoch_is_not_open_without_memory_to_open_it) {
   static_resource upstream;
   epoch_resource memory{&upstream};
-  std::size_t served = 0;
-  for (;; ++served) {
-    ASSERT_LT(served, 10u);
-    try {
-      const no_memory here{served};
-      const epoch e{memory};
-      break;
-    } catch (std::bad_alloc const&) {
-      EXPECT_EQ(memory.depth(), 0u);
-      memory.check_invariants();
-    }
-  }
-  EXPECT_GE(served, 2u) << "not a test of failures otherwise";
-  EXPECT_EQ(memory.depth(), 0u);
-}
-
-TEST(heap, buffer_that_cannot_be_recorded_is_returned) {
-  static_resource upstream;
-  std::size_t served = 0;
-  for (;; ++served) {
-    ASSERT_LT(served, 10u);
-    epoch_resource memory{&upstream};
-    epoch e{memory};
-    buffer<float> b;
-    try {
-      const no_memory here{served};
-      b = {memory, 16};
-      break;
-    } catch (std::bad_alloc const&) {
-      EXPECT_EQ(upstream.outstanding, 0u);
-      EXPECT_EQ(memory.stats().allocations, 0u);
-      memory.check_invariants();
-    }
-  }
-  EXPECT_GE(served, 2u) << "not a test of failures otherwise";
-  EXPECT_EQ(upstream.outstanding, 0u);
+  const std::size_t failures = test::fail_each_new([&] { const epoch e{memory}; },
+                                                   [&](bool) {
+                                                     EXPECT_EQ(memory.depth(), 0u);
+                                                     memory.check_invariants();
+                                                   });
+  EXPECT_GE(failures, 2u);
 }
 
 }  // namespace

@@ -35,17 +35,5 @@ TEST(pmr_promise_elision, allocates_no_frame_that_does_not_leave_its_caller) {
   EXPECT_EQ(memory.calls, 0u);
 }
 
-[[gnu::noinline]] generator<int> count_apart(std::allocator_arg_t, frame_resource, int n) {
-  for (int i = 1; i <= n; ++i) co_yield i;
-}
-
-TEST(pmr_promise_elision, allocates_a_frame_whose_coroutine_is_not_inlined) {
-  recording_resource memory;
-  int sum = 0;
-  for (int value : count_apart(std::allocator_arg, memory, 4)) sum += value;
-  EXPECT_EQ(sum, 10);
-  EXPECT_EQ(memory.calls, 1u);
-}
-
 }  // namespace
 }  // namespace tidemark

@@ -29,6 +29,7 @@
 #include <tidemark/telemetry/test_resource.hpp>
 
 #include "caught.hpp"
+#include "contains.hpp"
 #include "recording_supply.hpp"
 #include "replaying_backend.hpp"
 #include "threaded_supply.hpp"
@@ -183,19 +184,6 @@ TEST_F(captures, keep_their_addresses_over_1000_replays_despite_other_allocation
   EXPECT_EQ(graph.launch_count(), 1000u);
 }
 
-TEST_F(captures, allocate_temporaries_only_from_the_arena) {
-  auto arena = new_arena();
-  unique_block in = floats(4), out = floats(4);
-  const std::size_t calls = upstream.calls;
-  auto graph = capture_with(backend, &memory, std::move(arena), std::move(in), std::move(out),
-                            step_on(backend), nullptr);
-  EXPECT_EQ(upstream.calls, calls);
-  EXPECT_EQ(graph.arena().stats().allocations, 2u);
-  EXPECT_EQ(memory.stats().allocations, 2u) << "a switch's arena allocates through the switch";
-  EXPECT_EQ(memory.stats().used_blocks, 0u);
-  expect_idle();
-}
-
 TEST_F(captures, launch_on_the_stream_of_the_capture_or_on_another) {
   auto graph =
       capture_with(backend, nullptr, new_arena(), floats(4), floats(4), step_on(backend), stream_number(8));
@@ -273,28 +261,6 @@ TEST_F(captures, end_graph_then_inputs_then_outputs_then_arena_then_baked_blocks
   EXPECT_EQ(log, (event_log{"graph ends", "inputs ends", "outputs ends", "arena ends", "baked block ends"}));
 }
 
-// S1.17
-TEST_F(captures, destroy_inputs_and_outputs_before_their_arena) {
-  {
-    auto arena = new_arena();
-    graph_arena& in_graph = *arena;
-    unique_block in{&in_graph, 16};
-    auto graph = capture_with(
-        backend, &memory, std::move(arena), std::move(in), std::pmr::vector<float>{&memory},
-        [&](std::pmr::memory_resource& given, unique_block& x, std::pmr::vector<float>& y) {
-          y = std::pmr::vector<float>(4, 0.0F, &given);
-          backend.enqueue([&x, &y] { std::copy_n(x.as<float>().begin(), 4, y.begin()); });
-        },
-        nullptr);
-    copy_to(graph.inputs(), {1, 2, 3, 4});
-    graph.launch();
-    EXPECT_EQ(graph.outputs()[3], 4);
-    EXPECT_TRUE(graph.arena().owns(graph.outputs().data()));
-    EXPECT_EQ(graph.arena().stats().used_blocks, 2u);
-  }
-  expect_all_returned();
-}
-
 // S1.18
 TEST_F(captures, keep_the_addresses_of_their_parts_when_moved) {
   auto graph = step_graph();
@@ -345,45 +311,6 @@ TEST_F(captures, hold_any_movable_inputs_and_outputs) {
   static_assert(!std::is_copy_constructible_v<graph_type> && !std::is_copy_assignable_v<graph_type>);
 }
 
-TEST_F(captures, keep_upstream_blocks_of_the_body_until_the_graph_ends) {
-  void* baked = nullptr;
-  {
-    auto graph = capture_with(
-        backend, &memory, new_arena(), 0, 0,
-        [&](std::pmr::memory_resource&, int&, int&) {
-          graph_arena* const arena = memory.clear_arena();
-          baked = memory.allocate(100);
-          memory.deallocate(baked, 100);
-          memory.install_arena(*arena);
-          backend.enqueue([baked] { *static_cast<int*>(baked) = 1; });
-        },
-        nullptr);
-    EXPECT_TRUE(upstream.holds(baked)) << "its address is in the graph";
-    EXPECT_EQ(memory.stats().deferred_blocks, 1u);
-    graph.launch();
-  }
-  EXPECT_FALSE(upstream.holds(baked));
-  expect_all_returned();
-}
-
-// S1.14
-TEST_F(captures, keep_earlier_blocks_that_they_free_until_the_graph_ends) {
-  unique_block before{&memory, 100};
-  void* const address = before.data();
-  {
-    auto graph = capture_with(
-        backend, &memory, new_arena(), 0, 0,
-        [&](std::pmr::memory_resource&, int&, int&) {
-          before.reset();
-          EXPECT_TRUE(upstream.holds(address));
-          backend.enqueue([] {});
-        },
-        nullptr);
-    EXPECT_TRUE(upstream.holds(address)) << "each launch may use it";
-  }
-  expect_all_returned();
-}
-
 // ---- layouts ----------------------------------------------------------------------------------------------
 
 /// Allocates and deallocates, and enqueues something.
@@ -431,12 +358,10 @@ TEST_F(captures, throw_layout_mismatch_with_both_layouts_if_not_rehearsed) {
       EXPECT_EQ(error.found(), rehearse([&](std::pmr::memory_resource& given) {
                   allocating(backend, other)(given, nothing, nothing);
                 }));
-      EXPECT_EQ(std::string{error.what()}.find(
-                    "capture: graph_arena 'step' was made for a rehearsal of 3 blocks in 2304 bytes, "
-                    "and the capture had " +
-                    std::to_string(other.size()) + " in "),
-                0u)
-          << error.what();
+      EXPECT_PRED2(begins_with, error.what(),
+                   "capture: graph_arena 'step' was made for a rehearsal of 3 blocks in 2304 bytes, "
+                   "and the capture had " +
+                       std::to_string(other.size()) + " in ");
     }
     expect_all_returned();
   }
@@ -701,29 +626,6 @@ TEST_F(updates, allow_concurrent_launches_by_another_thread) {
   EXPECT_EQ(launched(), (std::vector<float>{3, 6, 9, 12}));
 }
 
-TEST_F(updates, keep_the_graph_unchanged_after_any_failed_allocation) {
-  test_resource failing;
-  capture_switch own{&failing};
-  std::size_t made = 0;
-  const auto body = [&](std::pmr::memory_resource& given, unique_block& in, unique_block& out) {
-    graph_arena* const arena = own.clear_arena();
-    const unique_block first_baked{&own, 100}, second_baked{&own, 100};
-    own.install_arena(*arena);
-    times_on(backend, 3)(given, in, out);
-  };
-  graph = capture_with(backend, &own, std::make_unique<graph_arena>(4 * KiB, &upstream), floats(4), floats(4),
-                       step_on(backend), nullptr);
-  const std::size_t failures = fail_each_allocation(failing, [&] {
-    if (made == 0) EXPECT_EQ(launched(), (std::vector<float>{11, 22, 33, 44}));
-    (void)graph.update(backend, body);
-    ++made;
-  });
-  EXPECT_GE(failures, 2u);
-  EXPECT_EQ(made, 1u);
-  EXPECT_EQ(launched(), (std::vector<float>{3, 6, 9, 12}));
-  graph = step_graph();
-}
-
 // ---- captures that fail -----------------------------------------------------------------------------------
 
 /// Each step of a capture fails in turn. Its body deallocates an earlier block, allocates a block of the
@@ -933,36 +835,6 @@ TEST_F(captures, can_be_launched_by_two_threads) {
   EXPECT_EQ(backend.counts().launches, 2 * launches);
   EXPECT_EQ(backend.counts().overlaps, 0) << "calls of the instance never overlap";
   EXPECT_EQ(get(graph.outputs()), (std::vector<float>{11, 22, 33, 44}));
-}
-
-TEST_F(captures, allow_another_thread_to_deallocate_while_the_body_allocates) {
-  constexpr int blocks = 1000;
-  auto graph = capture_with(
-      backend, &memory, new_arena(1 * MiB), 0, 0,
-      [&](std::pmr::memory_resource& given, int&, int&) {
-        std::atomic<void*> passed{nullptr};
-        std::thread other{[&] {
-          for (int i = 0; i < blocks; ++i) {
-            void* block = nullptr;
-            while ((block = passed.exchange(nullptr)) == nullptr) std::this_thread::yield();
-            memory.deallocate(block, 100);
-          }
-        }};
-        for (int i = 0; i < blocks; ++i) {
-          void* const block = given.allocate(100);
-          while (passed.load() != nullptr) std::this_thread::yield();
-          passed.store(block);
-          given.deallocate(given.allocate(10), 10);
-        }
-        other.join();
-        backend.enqueue([] {});
-      },
-      nullptr);
-  EXPECT_EQ(graph.arena().stats().allocations, 2u * blocks);
-  EXPECT_EQ(graph.arena().stats().used_blocks, 0u);
-  EXPECT_EQ(memory.stats().used_blocks, 0u);
-  graph.arena().check_invariants();
-  expect_idle();
 }
 
 // ---- on the host ------------------------------------------------------------------------------------------

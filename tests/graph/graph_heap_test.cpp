@@ -7,7 +7,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <memory_resource>
 #include <new>
@@ -16,8 +15,8 @@
 #include <tidemark/core.hpp>
 #include <tidemark/graph.hpp>
 
-#include "counting_new.hpp"
 #include "made_up_addresses.hpp"
+#include "no_heap.hpp"
 #include "violation_recorder.hpp"
 
 namespace tidemark::test {
@@ -29,49 +28,7 @@ struct heap_calls {
   friend bool operator==(heap_calls const&, heap_calls const&) = default;
 };
 
-/// As long as it lives, this thread's operator new fails, but for the first `served` calls.
-struct no_memory {
-  explicit no_memory(std::size_t served = 0) { max_news = news + served; }
-  no_memory(no_memory const&) = delete;
-  no_memory& operator=(no_memory const&) = delete;
-  ~no_memory() { max_news = std::numeric_limits<std::size_t>::max(); }
-};
-
-/// Calls `run` until it does not throw. In the first run all calls of operator new fail, in the next all but
-/// the first, and so on. Calls `check` after each run, with true if the run failed. @return the number of
-/// failed runs
-template <class Run, class Check>
-std::size_t fail_each_new(Run run, Check check) {
-  for (std::size_t failures = 0; failures < 20; ++failures) {
-    bool failed = false;
-    try {
-      const no_memory here{failures};
-      run();
-    } catch (std::bad_alloc const&) {
-      failed = true;
-    }
-    check(failed);
-    if (!failed) return failures;
-  }
-  ADD_FAILURE() << "20 runs failed";
-  return 20;
-}
-
-/// Blocks of 256 bytes of an array, the last first. Never calls the heap.
-class few_blocks final : public detail::distinct_resource {
- public:
-  [[nodiscard]] std::size_t outstanding() const noexcept { return used_; }
-
- private:
-  void* do_allocate(std::size_t bytes, std::size_t) override {
-    if (used_ == blocks_.size() || bytes > sizeof blocks_[0]) throw std::bad_alloc{};
-    return blocks_[used_++].data();
-  }
-  void do_deallocate(void*, std::size_t, std::size_t) override { --used_; }
-
-  alignas(256) std::array<std::array<std::byte, 256>, 8> blocks_;
-  std::size_t used_ = 0;
-};
+using upstream_blocks = few_blocks<256, 8>;
 
 // S1.8
 TEST(graph_heap, an_arena_allocates_nothing_from_its_construction_to_its_destruction) {
@@ -99,7 +56,7 @@ TEST(graph_heap, an_arena_allocates_nothing_from_its_construction_to_its_destruc
 }
 
 TEST(graph_heap, switch_adds_no_allocation_to_a_capture_with_an_arena) {
-  few_blocks upstream;
+  upstream_blocks upstream;
   capture_switch memory{&upstream};
   graph_arena arena{byte_range{base, 1 * MiB}};
   memory.install_arena(arena);
@@ -116,7 +73,7 @@ TEST(graph_heap, switch_adds_no_allocation_to_a_capture_with_an_arena) {
 }
 
 TEST(graph_heap, reports_and_leaks_a_block_whose_wait_cannot_be_recorded) {
-  few_blocks upstream;
+  upstream_blocks upstream;
   const violation_recorder violations;
   violation_recorder::reports().reserve(8);
   {
@@ -141,7 +98,7 @@ TEST(graph_heap, reports_and_leaks_a_block_whose_wait_cannot_be_recorded) {
     EXPECT_EQ(memory.stats().used_blocks, 0u);
     EXPECT_EQ(memory.stats().deferred_blocks, 0u);
     memory.unfreeze().release();
-    EXPECT_EQ(upstream.outstanding(), 1u) << "lost, as it was said to be";
+    EXPECT_EQ(upstream.outstanding, 1u) << "lost, as it was said to be";
     memory.check_invariants();
   }
   EXPECT_TRUE(violation_recorder::reports().empty());
@@ -149,14 +106,14 @@ TEST(graph_heap, reports_and_leaks_a_block_whose_wait_cannot_be_recorded) {
 
 // S1.38
 TEST(graph_heap, frozen_switch_throws_and_keeps_no_block_that_it_cannot_record) {
-  few_blocks upstream;
+  upstream_blocks upstream;
   capture_switch memory{&upstream};
   memory.freeze();
   void* block = nullptr;
   const std::size_t refused = fail_each_new([&] { block = memory.allocate(100); },
                                             [&, before = std::uint64_t{0}](bool failed) mutable {
                                               if (!failed) return;
-                                              EXPECT_EQ(upstream.outstanding(), 0u);
+                                              EXPECT_EQ(upstream.outstanding, 0u);
                                               EXPECT_EQ(memory.stats().refused, ++before);
                                               EXPECT_EQ(memory.stats().allocations, 0u);
                                               memory.check_invariants();
@@ -164,11 +121,11 @@ TEST(graph_heap, frozen_switch_throws_and_keeps_no_block_that_it_cannot_record) 
   EXPECT_GE(refused, 2u) << "for the record of the block, and for the list of them";
   memory.deallocate(block, 100);
   memory.unfreeze().release();
-  EXPECT_EQ(upstream.outstanding(), 0u);
+  EXPECT_EQ(upstream.outstanding, 0u);
 }
 
 TEST(graph_heap, switch_without_memory_to_record_a_capture_stays_unchanged) {
-  few_blocks upstream;
+  upstream_blocks upstream;
   capture_switch memory{&upstream};
   graph_arena arena{byte_range{base, 4 * KiB}};
   const auto survives = [&](auto call) {
@@ -187,7 +144,7 @@ TEST(graph_heap, switch_without_memory_to_record_a_capture_stays_unchanged) {
 
 /// A capture on the host through a switch, whose body has a block of the upstream and one of the arena.
 struct captures_without_memory : ::testing::Test {
-  few_blocks upstream;
+  upstream_blocks upstream;
   capture_switch memory{&upstream};
   host_backend host;
   std::unique_ptr<graph_arena> arena = std::make_unique<graph_arena>(byte_range{base, 4 * KiB});
@@ -215,7 +172,7 @@ TEST_F(captures_without_memory, leak_nothing) {
       [&] { (void)capture(host, memory, std::move(arena), std::move(in), std::move(out), body(100)); },
       [&](bool) {
         expect_nothing_left();
-        EXPECT_EQ(upstream.outstanding(), 0u);
+        EXPECT_EQ(upstream.outstanding, 0u);
         arena = std::make_unique<graph_arena>(byte_range{base, 4 * KiB});
         in = unique_block{arena.get(), 10}, out = unique_block{arena.get(), 10};
       });
@@ -230,7 +187,7 @@ TEST_F(captures_without_memory, leave_an_updated_graph_unchanged) {
   const std::size_t failures = fail_each_new([&] { (void)graph.update(body(1000)); },
                                              [&](bool failed) {
                                                if (failed) EXPECT_EQ(graph.arena().layout(), layout);
-                                               if (failed) EXPECT_EQ(upstream.outstanding(), 0u);
+                                               if (failed) EXPECT_EQ(upstream.outstanding, 0u);
                                                expect_nothing_left();
                                                graph.arena().check_invariants();
                                              });
@@ -239,7 +196,7 @@ TEST_F(captures_without_memory, leave_an_updated_graph_unchanged) {
 }
 
 TEST(graph_heap, rehearsal_returns_a_block_that_it_cannot_record) {
-  few_blocks upstream;
+  upstream_blocks upstream;
   rehearsal stage{&upstream};
   std::pmr::memory_resource& memory = stage;
   void* const first = memory.allocate(100);
@@ -248,7 +205,7 @@ TEST(graph_heap, rehearsal_returns_a_block_that_it_cannot_record) {
     const no_memory here;
     EXPECT_THROW((void)memory.allocate(100), std::bad_alloc);
   }
-  EXPECT_EQ(upstream.outstanding(), 1u);
+  EXPECT_EQ(upstream.outstanding, 1u);
   EXPECT_EQ(stage.layout(), before);
   memory.deallocate(first, 100);
 }

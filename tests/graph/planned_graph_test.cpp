@@ -9,14 +9,12 @@
 #include <memory_resource>
 #include <random>
 #include <stdexcept>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include <tidemark/core.hpp>
 #include <tidemark/graph.hpp>
 
-#include "recorded_trace.hpp"
 #include "shadow.hpp"
 #include "violation_recorder.hpp"
 
@@ -121,22 +119,6 @@ TEST(planned_graph, has_its_full_tail_above_a_plan_of_unaligned_height) {
   arena.deallocate(in_tail, 256);
 }
 
-TEST(planned_graph, a_capture_after_a_reset_gets_the_same_addresses) {
-  step_plan const plan = rehearse_plan([](std::pmr::memory_resource& memory) { chain(memory); });
-  graph_arena arena{plan, 0, nullptr};
-  std::vector<void*> first, second;
-  for (std::vector<void*>* blocks : {&first, &second}) {
-    for (int i = 0; i < 3; ++i) {
-      blocks->push_back(arena.allocate(1024));
-      if (i == 1) arena.deallocate(blocks->front(), 1024);
-    }
-    EXPECT_EQ(blocks->at(0), blocks->at(2));
-    for (int i = 1; i < 3; ++i) arena.deallocate(blocks->at(static_cast<std::size_t>(i)), 1024);
-    arena.reset();
-  }
-  EXPECT_EQ(first, second);
-}
-
 // P.26
 TEST(planned_graph, differing_requests_are_served_from_the_tail) {
   step_plan const plan = rehearse_plan(chain);
@@ -176,69 +158,12 @@ TEST(planned_graph, deviating_bodies_never_get_overlapping_blocks) {
   }
 }
 
-TEST(planned_graph, captures_a_body_that_differs_from_its_plan) {
-  host_backend host;
-  struct nothing {};
-  auto arena = std::make_unique<graph_arena>(rehearse_plan(chain), 64 * KiB, nullptr);
-  graph_arena const* const seen = arena.get();
-  const auto graph = capture(host, std::move(arena), nothing{}, nothing{},
-                             [](std::pmr::memory_resource& memory, nothing&, nothing&) {
-                               void* const block = memory.allocate(3000);
-                               memory.deallocate(block, 3000);
-                             });
-  EXPECT_NE(seen->layout(), *seen->expected());
-  EXPECT_EQ(seen->layout().allocations, 1u);
-}
-
-TEST(planned_graph, serves_a_switch_that_returns_blocks) {
-  host_backend host;
-  struct nothing {};
-  capture_switch memory{std::pmr::new_delete_resource()};
-  auto arena = std::make_unique<graph_arena>(rehearse_plan(chain), 0, nullptr);
-  graph_arena const* const seen = arena.get();
-  void* last = nullptr;
-  {
-    const auto graph = capture(host, memory, std::move(arena), nothing{}, nothing{},
-                               [&](std::pmr::memory_resource& temporaries, nothing&, nothing&) {
-                                 void* const a = temporaries.allocate(1024);
-                                 void* const b = temporaries.allocate(1024);
-                                 temporaries.deallocate(a, 1024);
-                                 last = temporaries.allocate(1024);
-                                 EXPECT_EQ(last, a);
-                                 temporaries.deallocate(b, 1024);
-                               });
-    EXPECT_EQ(seen->layout(), *seen->expected());
-    memory.deallocate(last, 1024);
-    EXPECT_EQ(seen->stats().used_blocks, 0u);
-  }
-}
-
 TEST(planned_graph, rejects_malformed_plans_and_alignments) {
   step_plan plan = rehearse_plan(chain);
   *plan.blocks[0].life.offset = *plan.blocks[1].life.offset;
   EXPECT_THROW((graph_arena{plan, 0, nullptr}), std::invalid_argument);
   EXPECT_THROW((void)rehearse_plan(chain, nullptr, 64), std::invalid_argument);
   EXPECT_THROW((graph_arena{rehearse_plan(chain), std::size_t(-1), nullptr}), out_of_memory);
-}
-
-TEST(planned_graph, recorded_training_step_needs_only_its_peak_live_bytes) {
-  const std::string traces = TIDEMARK_TRACES;
-  tools::recorded_trace const trace = tools::read_trace(traces + "/torch_gpt.csv");
-  tools::trace_step const step = tools::read_steps(traces + "/torch_gpt_steps.csv", trace)[3];
-  const auto body = [&](std::pmr::memory_resource& memory) {
-    std::vector<void*> at(trace.blocks);
-    for (std::size_t i = step.first_event; i <= step.last_event; ++i) {
-      tools::trace_event const& event = trace.events[i];
-      if (event.allocates) at[event.block] = memory.allocate(event.bytes);
-      else if (at[event.block] != nullptr) memory.deallocate(at[event.block], event.bytes);
-    }
-  };
-  step_plan const plan = rehearse_plan(body);
-  EXPECT_EQ(plan.height, plan.lower_bound);
-  EXPECT_GT(rehearse(body).bytes, 3 * plan.height);
-  graph_arena arena{plan, 0, nullptr};
-  body(arena);
-  EXPECT_EQ(arena.layout(), *arena.expected());
 }
 
 TEST(planned_graph, update_reuses_planned_addresses_and_keeps_earlier_blocks) {

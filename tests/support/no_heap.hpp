@@ -2,6 +2,8 @@
 // For tests that count calls of the heap: memory that calls it never, and a heap that has no more.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <array>
 #include <cstddef>
 #include <limits>
@@ -20,6 +22,26 @@ struct no_memory {
   no_memory& operator=(no_memory const&) = delete;
   ~no_memory() { max_news = std::numeric_limits<std::size_t>::max(); }
 };
+
+/// Calls `run` until it does not throw. In the first run all calls of operator new fail, in the next all but
+/// the first, and so on. Calls `check` after each run, with true if the run failed. @return the number of
+/// failed runs
+template <class Run, class Check>
+std::size_t fail_each_new(Run run, Check check) {
+  for (std::size_t failures = 0; failures < 20; ++failures) {
+    bool failed = false;
+    try {
+      const no_memory here{failures};
+      run();
+    } catch (std::bad_alloc const&) {
+      failed = true;
+    }
+    check(failed);
+    if (!failed) return failures;
+  }
+  ADD_FAILURE() << "20 runs failed";
+  return 20;
+}
 
 /// Blocks of one size from an array: the last that came back is the next. Never calls the heap.
 template <std::size_t Bytes, std::size_t Count>

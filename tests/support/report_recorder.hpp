@@ -2,6 +2,8 @@
 // Replaces the library's report handler during its lifetime, and records the reports.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <string>
@@ -34,6 +36,13 @@ class report_recorder {
   /// Number of reports of one kind so far.
   static std::size_t count(kind_type kind) {
     return static_cast<std::size_t>(std::ranges::count(reports(), kind, &entry::kind));
+  }
+
+  /// The message of the only report so far, which must be of this kind.
+  static std::string only(kind_type kind) {
+    EXPECT_EQ(count(kind), 1u);
+    EXPECT_EQ(reports().size(), 1u);
+    return reports().empty() ? "" : reports().front().message;
   }
 
  private:
