@@ -90,6 +90,10 @@ class fork : public ::testing::Test {
       }
     }};
     while (!busy) std::this_thread::yield();
+    expect_of_children(body);
+  }
+  template <class Body>
+  static void expect_of_children(Body body) {
     for (int i = 0; i < children; ++i) ASSERT_EQ(child_runs(body), "") << "child " << i;
   }
 
@@ -271,10 +275,7 @@ class forking_resource final : public detail::distinct_resource {
 };
 
 // A fork while the forking thread has the locks of the resource that it is called by.
-class fork_under_own_lock : public fork {
- protected:
-  void SetUp() override { fork::SetUp(); }
-};
+using fork_under_own_lock = fork;
 
 TEST_F(fork_under_own_lock, is_possible_again_in_the_child_of_an_upstream_of_a_pool) {
   forking_resource upstream;
@@ -636,15 +637,11 @@ TEST_F(fork_files, a_monitor_of_a_child_has_no_thread_and_can_be_checked_and_des
   auto monitor = std::make_unique<pressure_monitor>(pressure_monitor_options{
       .psi_path = path("memory"), .events_path = {}, .interval = std::chrono::milliseconds{1}});
   EXPECT_TRUE(monitor->is_listening());
-  for (int i = 0; i < children; ++i) {
-    ASSERT_EQ(child_runs([&] {
-                if (monitor->is_listening() || monitor->poll()) return false;
-                monitor.reset();
-                return true;
-              }),
-              "")
-        << "child " << i;
-  }
+  expect_of_children([&] {
+    if (monitor->is_listening() || monitor->poll()) return false;
+    monitor.reset();
+    return true;
+  });
 }
 
 TEST_F(fork_files, a_monitor_is_destroyed_while_a_child_lives) {
@@ -670,16 +667,12 @@ TEST_F(fork_files, a_monitor_is_destroyed_while_a_child_lives) {
 TEST_F(fork, a_child_has_no_sweeper_until_it_starts_one) {
   enable_workspace_sweeps({.interval = std::chrono::microseconds{10}});
   EXPECT_TRUE(workspace_sweeps_enabled());
-  for (int i = 0; i < children; ++i) {
-    ASSERT_EQ(child_runs([] {
-                if (workspace_sweeps_enabled()) return false;
-                if (!under_thread_sanitizer) enable_workspace_sweeps();
-                disable_workspace_sweeps();
-                return !workspace_sweeps_enabled();
-              }),
-              "")
-        << "child " << i;
-  }
+  expect_of_children([] {
+    if (workspace_sweeps_enabled()) return false;
+    if (!under_thread_sanitizer) enable_workspace_sweeps();
+    disable_workspace_sweeps();
+    return !workspace_sweeps_enabled();
+  });
   disable_workspace_sweeps();
 }
 

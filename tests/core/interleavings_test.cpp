@@ -364,18 +364,6 @@ TEST(weak_orders, let_stores_wait_in_a_buffer_unless_seq_cst) {
   EXPECT_EQ(store_buffering(relaxed, relaxed, {}), consistent);
 }
 
-TEST(weak_orders, pass_a_message_by_release_and_acquire_only) {
-  const auto message_passing = [](std::memory_order store, std::memory_order load) {
-    return run_litmus({[=](litmus& l) { l.x.store(1, relaxed), l.y.store(1, store); },
-                       [=](litmus& l) { l.r[0] = l.y.load(load), l.r[1] = l.x.load(relaxed); }},
-                      2);
-  };
-  const outcomes all{{0, 0}, {0, 1}, {1, 0}, {1, 1}}, passed{{0, 0}, {0, 1}, {1, 1}};
-  EXPECT_EQ(message_passing(release, acquire), passed);
-  EXPECT_EQ(message_passing(relaxed, acquire), all);
-  EXPECT_EQ(message_passing(release, relaxed), all);
-}
-
 TEST(weak_orders, let_readers_disagree_on_store_order_unless_seq_cst) {
   const auto independent_reads = [](std::memory_order store, std::memory_order load) {
     return run_litmus({[=](litmus& l) { l.x.store(1, store); }, [=](litmus& l) { l.y.store(1, store); },

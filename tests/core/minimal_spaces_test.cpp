@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "caught.hpp"
+#include "contains.hpp"
 
 namespace tidemark {
 namespace {
@@ -232,7 +233,7 @@ TEST(minimal_spaces, order_reuse_without_a_stream) {
 TEST(minimal_spaces, name_the_refusal_in_the_error) {
   basic_arena<refusing_memory> step;
   const out_of_memory error = test::caught<out_of_memory>([&] { (void)step.allocate(17 * page); });
-  EXPECT_NE(std::string{error.what()}.find("there are 16 pages"), std::string::npos) << error.what();
+  EXPECT_PRED2(test::contains, error.what(), "there are 16 pages");
 }
 
 TEST(minimal_spaces, complete_the_report_and_see_each_use) {

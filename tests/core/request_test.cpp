@@ -20,6 +20,7 @@
 #include <tidemark/tidemark.hpp>
 
 #include "caught.hpp"
+#include "contains.hpp"
 #include "violation_recorder.hpp"
 
 namespace {
@@ -151,8 +152,7 @@ TEST_F(requests, report_the_largest_size_when_rejected) {
   const out_of_memory refused = test::caught<out_of_memory>([&] { (void)adaptor.allocate(max_bytes + 1); });
   EXPECT_EQ(refused.report().largest_bytes, max_bytes);
   EXPECT_STREQ(refused.report().resource, "counted");
-  EXPECT_NE(std::string{refused.what()}.find("no object is larger than PTRDIFF_MAX bytes"),
-            std::string::npos);
+  EXPECT_PRED2(test::contains, refused.what(), "no object is larger than PTRDIFF_MAX bytes");
 }
 
 // ---- null buffers ----

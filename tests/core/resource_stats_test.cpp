@@ -22,34 +22,9 @@
 namespace tidemark {
 namespace {
 
-// ---- the words at compile time ----
-
-// Every statistics struct that has a field of this name gives it this type. Other structs lack the field.
-template <class Stats>
-consteval bool speaks_the_vocabulary() {
-  constexpr auto is = []<class Type>(Type const*, auto const& word) {
-    return std::same_as<std::remove_cvref_t<decltype(word)>, Type>;
-  };
-  constexpr std::uint64_t const* count = nullptr;  // of events so far
-  constexpr std::size_t const* now = nullptr;      // of what is there
-  constexpr std::optional<std::uint64_t> const* at_level_2 = nullptr;
-  Stats stats;
-  bool all = is(static_cast<char const* const*>(nullptr), stats.name) && is(now, stats.used_bytes);
-  if constexpr (requires { stats.allocations; })
-    all &= is(count, stats.allocations) || is(at_level_2, stats.allocations);
-  if constexpr (requires { stats.deallocations; }) all &= is(count, stats.deallocations);
-  if constexpr (requires { stats.refused; }) all &= is(count, stats.refused);
-  if constexpr (requires { stats.total_bytes; }) all &= is(count, stats.total_bytes);
-  if constexpr (requires { stats.used_blocks; }) all &= is(now, stats.used_blocks);
-  if constexpr (requires { stats.peak_blocks; }) all &= is(now, stats.peak_blocks);
-  if constexpr (requires { stats.peak_bytes; }) all &= is(now, stats.peak_bytes);
-  return all;
-}
-
 template <class Resource>
 using stats_of = decltype(std::declval<Resource const&>().stats());
 
-static_assert(speaks_the_vocabulary<stats_of<arena>>() && speaks_the_vocabulary<stats_of<pool>>());
 static_assert(std::same_as<stats_of<upstream_arena>, stats_of<arena>> &&
               std::same_as<stats_of<borrowed_arena>, stats_of<arena>>);
 static_assert(std::same_as<stats_of<synchronized_pool>, stats_of<pool>>);
@@ -60,7 +35,6 @@ static_assert(std::same_as<stats_of<statistics_resource>, resource_stats> &&
                   std::same_as<stats_of<test_resource>, resource_stats> &&
                   std::same_as<stats_of<trace_resource>, resource_stats>,
               "every adaptor has all words");
-static_assert(speaks_the_vocabulary<resource_stats>());
 
 // ---- the statistics ----
 

@@ -185,20 +185,20 @@ TEST_F(fault_chain_death, delivers_a_sent_signal_with_its_details) {
     set_action(keep, SA_RESTART);
     arena a{trapping};
     int expected = 0;
-    const auto send = [&] {
+    const auto arm = [&] {
       (void)in_a_scope(a);
       a.release_thread_ownership();
+    };
+    const auto send = [&] {
+      arm();
       if (kill(getpid(), SIGSEGV);
           handler_calls != ++expected || got.si_code != SI_USER || got.si_pid != getpid())
         _exit(1);
-      (void)in_a_scope(a);
-      a.release_thread_ownership();
+      arm();
       if (raise(SIGSEGV); handler_calls != ++expected || got.si_code != SI_TKILL || got.si_uid != getuid())
         _exit(2);
-      (void)in_a_scope(a);
-      a.release_thread_ownership();
-      sigval value{};
-      value.sival_int = 4711;
+      arm();
+      const sigval value{.sival_int = 4711};
       pthread_sigqueue(pthread_self(), SIGSEGV, value);
       if (handler_calls != ++expected || got.si_code != SI_QUEUE || got.si_value.sival_int != 4711) _exit(3);
     };

@@ -134,13 +134,6 @@ TEST(statistics_resource, the_peak_of_threads_is_exact) {
   EXPECT_EQ(resource.stats().peak_bytes, 100 * test::storm_threads);
 }
 
-TEST(statistics_resource, counts_refusals_of_threads_exactly) {
-  statistics_resource resource{std::pmr::null_memory_resource()};
-  EXPECT_EQ(test::storm(resource), test::storm_threads * test::storm_rounds);
-  EXPECT_EQ(resource.stats().refused, test::storm_threads * test::storm_rounds);
-  EXPECT_EQ(resource.stats().allocations, 0u);
-}
-
 TEST(statistics_resource, snapshots_are_consistent_during_calls) {
   statistics_resource resource{std::pmr::new_delete_resource()};
   std::atomic<bool> done{false};

@@ -29,7 +29,6 @@
 namespace tidemark {
 namespace {
 
-using test::contains;
 using test::read_unseen;
 using test::recording_resource;
 using test::violation_recorder;
@@ -63,12 +62,6 @@ TEST_F(tested, blocks_are_aligned_with_their_guards_before_them) {
     for (std::ptrdiff_t i = 0; i < 16; ++i) EXPECT_EQ(read_unseen(block, 10 + i), test_resource::guard_fill);
     resource.deallocate(block, 10, align);
   }
-}
-
-TEST_F(tested, new_memory_holds_a_pattern) {
-  void* block = resource.allocate(100);
-  for (std::ptrdiff_t i = 0; i < 100; ++i) ASSERT_EQ(read_unseen(block, i), test_resource::fresh_fill);
-  resource.deallocate(block, 100);
 }
 
 TEST_F(tested, freed_memory_holds_a_pattern) {
@@ -119,12 +112,10 @@ TEST_F(test_guards, reports_a_byte_written_past_a_block_at_its_deallocation) {
   write_unseen(block, 66, 1);
   resource.deallocate(block, 64);
   ASSERT_EQ(overruns(), 1u);
-  EXPECT_EQ(
-      last().find("test_resource 't': overrun: a byte behind the block was written, at offset 66, now 0x01: "
-                  "64 bytes aligned to 16 at 0x"),
-      0u)
-      << last();
-  EXPECT_TRUE(contains(last(), "test_resource_test.cpp:" + std::to_string(line))) << last();
+  EXPECT_PRED2(test::begins_with, last(),
+               "test_resource 't': overrun: a byte behind the block was written, at offset 66, now 0x01: "
+               "64 bytes aligned to 16 at 0x");
+  EXPECT_PRED2(test::contains, last(), "test_resource_test.cpp:" + std::to_string(line));
 }
 
 // T.10
@@ -135,9 +126,9 @@ TEST_F(test_guards, are_watched_from_the_first_byte_to_the_last_on_both_sides) {
     const std::size_t before = overruns();
     resource.deallocate(block, 5);
     EXPECT_EQ(overruns(), before + 1) << offset;
-    EXPECT_TRUE(contains(last(), std::string{"a byte "} + (offset < 0 ? "before" : "behind") +
-                                     " the block was written, at offset " + std::to_string(offset) + ","))
-        << last();
+    EXPECT_PRED2(test::contains, last(),
+                 std::string{"a byte "} + (offset < 0 ? "before" : "behind") +
+                     " the block was written, at offset " + std::to_string(offset) + ",");
   }
   void* block = resource.allocate(64);
   write_unseen(block, -1, 1);
@@ -168,12 +159,6 @@ TEST_F(test_guards, are_checked_at_destruction) {
   EXPECT_EQ(violation_recorder::count(violation_kind::leak), 1u);
 }
 
-TEST_F(test_guards, checking_leaves_the_blocks_as_they_are) {
-  std::pmr::vector<int> v(100, 7, &resource);
-  EXPECT_EQ(resource.check_guards(), 0u);
-  EXPECT_EQ(v, std::pmr::vector<int>(100, 7));
-}
-
 // ---- quarantine ----
 
 TEST_F(test_quarantine, delays_reuse_of_a_freed_block) {
@@ -192,9 +177,8 @@ TEST_F(test_quarantine, a_write_after_free_is_reported_on_demand) {
   write_unseen(block, 5, 1);
   EXPECT_EQ(resource.check_guards(), 1u);
   ASSERT_EQ(overruns(), 1u);
-  EXPECT_TRUE(contains(
-      last(), "test_resource 't': write after free: a byte was written, at offset 5, now 0x01: 64 bytes"))
-      << last();
+  EXPECT_PRED2(test::contains, last(),
+               "test_resource 't': write after free: a byte was written, at offset 5, now 0x01: 64 bytes");
   EXPECT_EQ(resource.check_guards(), 0u) << "each place is reported once";
 }
 
@@ -236,7 +220,7 @@ TEST_F(test_quarantine, is_bounded_and_evicts_the_oldest_first) {
   small.deallocate(c, 64);
   EXPECT_EQ(small.quarantined_bytes(), 64 + 96u);
   ASSERT_EQ(overruns(), 1u);
-  EXPECT_TRUE(contains(last(), "at offset 0,")) << last();
+  EXPECT_PRED2(test::contains, last(), "at offset 0,");
 }
 
 TEST_F(test_quarantine, holds_a_block_of_exactly_its_size) {
@@ -294,7 +278,7 @@ TEST_F(test_deallocation, reports_and_ignores_invalid_arguments) {
     recorder.reports().clear();
     resource.deallocate(each.block, each.bytes, each.align);
     EXPECT_EQ(bad_deallocations(), 1u) << each.text;
-    EXPECT_TRUE(contains(last(), each.text)) << last();
+    EXPECT_PRED2(test::contains, last(), each.text);
     EXPECT_EQ(test::visible(resource.stats()), before) << each.text;
   }
   resource.deallocate(block, 64, 32);
@@ -311,11 +295,9 @@ TEST_F(test_leak, is_reported_with_its_site_and_freed_at_destruction) {
   whole.reset();
   ASSERT_EQ(recorder.reports().size(), 1u);
   EXPECT_EQ(recorder.reports()[0].kind, violation_kind::leak);
-  EXPECT_EQ(
-      last().find("test_resource 't': leak: 1 block of 64 bytes was not deallocated: 64 bytes aligned to 16"),
-      0u)
-      << last();
-  EXPECT_TRUE(contains(last(), "test_resource_test.cpp:" + std::to_string(line))) << last();
+  EXPECT_PRED2(test::begins_with, last(),
+               "test_resource 't': leak: 1 block of 64 bytes was not deallocated: 64 bytes aligned to 16");
+  EXPECT_PRED2(test::contains, last(), "test_resource_test.cpp:" + std::to_string(line));
   EXPECT_EQ(upstream.outstanding, 0u);
 }
 
@@ -327,7 +309,7 @@ TEST_F(test_leak, through_std_pmr_carries_the_label_of_the_allocation_site) {
   }
   EXPECT_STREQ(resource.leaks()[0].label, "parsing");
   whole.reset();
-  EXPECT_TRUE(contains(last(), "(parsing)")) << last();
+  EXPECT_PRED2(test::contains, last(), "(parsing)");
 }
 
 TEST_F(test_leak, returns_over_aligned_blocks_to_the_upstream) {
@@ -367,7 +349,7 @@ TEST_F(test_failing, reports_the_injected_failure) {
   {
     const out_of_memory error = test::caught<out_of_memory>(
         [&] { (void)resource.allocate(std::numeric_limits<std::size_t>::max()); });
-    EXPECT_EQ(std::string{error.what()}.find("t: out of memory: "), 0u) << error.what();
+    EXPECT_PRED2(test::begins_with, error.what(), "t: out of memory: ");
     EXPECT_STREQ(error.report().because, "");
   }
   resource.deallocate(block, 100);
@@ -428,19 +410,11 @@ TEST_F(fail_each, a_leak_in_a_failure_path_is_reported_with_its_run_and_site) {
   });
   ASSERT_EQ(recorder.reports().size(), 1u);
   EXPECT_EQ(recorder.reports()[0].kind, violation_kind::leak);
-  EXPECT_EQ(
-      last().find(
-          "test_resource 't': fail_each_allocation: run 2, in which that request failed: leak: 1 block of "
-          "40 bytes was not deallocated: 40 bytes"),
-      0u)
-      << last();
-  EXPECT_TRUE(contains(last(), "test_resource_test.cpp:" + std::to_string(line))) << last();
-}
-
-TEST_F(fail_each, blocks_that_were_live_before_are_not_a_leak) {
-  std::pmr::vector<int> outside(10, 1, &resource);
-  fail_each_allocation(resource, [&] { const std::pmr::vector<int> inside(10, 1, &resource); });
-  EXPECT_TRUE(recorder.reports().empty());
+  EXPECT_PRED2(
+      test::begins_with, last(),
+      "test_resource 't': fail_each_allocation: run 2, in which that request failed: leak: 1 block of "
+      "40 bytes was not deallocated: 40 bytes");
+  EXPECT_PRED2(test::contains, last(), "test_resource_test.cpp:" + std::to_string(line));
 }
 
 TEST_F(fail_each, a_block_that_takes_the_place_of_another_is_not_a_leak) {
@@ -466,7 +440,7 @@ TEST_F(fail_each, a_leak_is_reported_once_with_the_blocks_of_its_run_that_are_li
     resource.deallocate(first, 40);
   });
   ASSERT_EQ(recorder.reports().size(), 1u);
-  EXPECT_TRUE(contains(last(), "run 3, in which that request failed: leak: 2 blocks of 80 bytes")) << last();
+  EXPECT_PRED2(test::contains, last(), "run 3, in which that request failed: leak: 2 blocks of 80 bytes");
 }
 
 TEST_F(fail_each, other_exceptions_pass_with_failing_switched_off) {
@@ -523,7 +497,7 @@ TEST_F(fail_each, the_loop_is_bounded_with_a_clear_error) {
   EXPECT_EQ(fail_each_allocation(resource, body, 6), 5u);
 }
 
-// ---- threads, and the default handler ----
+// ---- threads ----
 
 TEST(test_resource, counts_calls_of_all_threads_exactly) {
   test_resource resource{std::pmr::new_delete_resource()};
@@ -539,17 +513,6 @@ TEST(test_resource, one_request_of_all_threads_fails) {
   test_resource resource{std::pmr::new_delete_resource()};
   resource.fail_allocation(test::storm_rounds);
   EXPECT_EQ(test::storm(resource), 1u);
-}
-
-// T.12
-TEST(test_resource_death, the_default_handler_ends_the_program_at_a_leak) {
-  const auto leak = [] {
-    test_resource resource{std::pmr::new_delete_resource()};
-    (void)resource.allocate(64);
-  };
-  EXPECT_DEATH(leak(),
-               "tidemark: test_resource 'test': leak: 1 block of 64 bytes was not deallocated: "
-               ".*test_resource_test.cpp:");
 }
 
 }  // namespace

@@ -37,22 +37,6 @@ class device_marks_of_a_chunk : public ::testing::Test {
   device_marks marks;
 };
 
-TEST_F(device_marks_of_a_chunk, has_one_heap_of_all_its_memory) {
-  on_commit_of(1000, 2000);
-  on_allocate(1900, 50);
-  on_commit_of(2000, 5000);
-  EXPECT_EQ(tool.heaps(), (std::vector<strict_tool::heap>{{1000, 4000, "step"}}));
-  on_allocate(1990, 1200);
-  EXPECT_EQ(tool.regions(), (regions_type{{1900, 50}, {1990, 1200}}));
-}
-
-TEST_F(device_marks_of_a_chunk, a_block_of_no_bytes_does_not_count) {
-  on_commit_of(1000, 2000);
-  on_allocate(1000, 0);
-  EXPECT_TRUE(tool.regions().empty());
-  marks.on_free(1000);
-}
-
 // Expected marks of blocks that are freed at an address and above.
 struct taken_back {
   char const* what;
@@ -102,60 +86,6 @@ TEST_F(device_marks_of_a_chunk, frees_blocks_in_as_few_calls_as_possible) {
   }
 }
 
-TEST_F(device_marks_of_a_chunk, shortens_a_block_that_is_partly_freed) {
-  on_commit_of(1000, 2000);
-  on_commit_of(2000, 3000);
-  on_allocate(1900, 500);
-  on_allocate(2500, 100);
-  marks.on_free(2100);
-  EXPECT_EQ(tool.regions(), (regions_type{{1900, 200}}));
-  marks.on_free(1950);
-  EXPECT_EQ(tool.regions(), (regions_type{{1900, 50}}));
-}
-
-TEST_F(device_marks_of_a_chunk, a_block_that_grows_keeps_its_region_which_is_larger_then) {
-  on_commit_of(1000, 2000);
-  on_allocate(1000, 10);
-  tool.calls.clear();
-  marks.on_resize(1000, 300);
-  EXPECT_EQ(tool.regions(), (regions_type{{1000, 300}}));
-  marks.on_resize(1000, 300);
-  EXPECT_EQ(tool.calls, (calls_type{"resize_region"})) << "a block that keeps its size is not told again";
-}
-
-TEST_F(device_marks_of_a_chunk, a_block_may_grow_into_memory_that_is_committed_later) {
-  on_commit_of(1000, 2000);
-  on_allocate(1500, 100);
-  on_commit_of(2000, 3000);
-  marks.on_resize(1500, 700);
-  EXPECT_EQ(tool.regions(), (regions_type{{1500, 700}}));
-  marks.on_resize(1500, 20);
-  EXPECT_EQ(tool.regions(), (regions_type{{1500, 20}}));
-}
-
-TEST_F(device_marks_of_a_chunk, a_block_may_grow_from_nothing_and_shrink_to_nothing) {
-  on_commit_of(1000, 2000);
-  on_allocate(1000, 0);
-  marks.on_resize(1000, 8);
-  EXPECT_EQ(tool.regions(), (regions_type{{1000, 8}}));
-  marks.on_resize(1000, 0);
-  EXPECT_TRUE(tool.regions().empty());
-  on_allocate(1256, 8);
-  EXPECT_EQ(tool.regions(), (regions_type{{1256, 8}}));
-}
-
-TEST_F(device_marks_of_a_chunk, does_not_free_a_block_of_0_bytes_twice) {
-  on_commit_of(1000, 2000);
-  on_allocate(1000, 8);
-  on_allocate(1256, 8);
-  marks.on_resize(1256, 0);
-  marks.on_free(1256);
-  on_allocate(1256, 8);
-  tool.calls.clear();
-  marks.on_free(1256);
-  EXPECT_EQ(tool.calls, (calls_type{"close_regions 1"}));
-}
-
 TEST_F(device_marks_of_a_chunk, keeps_a_partly_decommitted_heap_for_memory_committed_again) {
   on_commit_of(1000, 2000);
   on_commit_of(2000, 3000);
@@ -166,21 +96,6 @@ TEST_F(device_marks_of_a_chunk, keeps_a_partly_decommitted_heap_for_memory_commi
   EXPECT_TRUE(tool.calls.empty());
   on_allocate(1700, 600);
   EXPECT_EQ(tool.regions(), (regions_type{{1700, 600}}));
-}
-
-TEST_F(device_marks_of_a_chunk, reports_blocks_again_when_their_memory_is_committed_again) {
-  on_commit_of(1000, 2000);
-  on_commit_of(2000, 3000);
-  on_allocate(1200, 100);
-  on_allocate(1900, 200);
-  on_allocate(2500, 100);
-  const regions_type before = tool.regions();
-  marks.on_decommit(1000);
-  EXPECT_TRUE(tool.regions().empty());
-  on_commit_of(1000, 3000);
-  EXPECT_EQ(tool.regions(), before);
-  marks.on_free(1900);
-  EXPECT_EQ(tool.regions(), (regions_type{{1200, 100}}));
 }
 
 TEST_F(device_marks_of_a_chunk, records_and_reports_nothing_without_a_tool) {

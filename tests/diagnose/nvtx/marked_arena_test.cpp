@@ -83,44 +83,6 @@ TEST_F(marked_stepwise_arena, has_a_heap_of_all_steps_of_a_chunk) {
   EXPECT_EQ(tool.heaps(), (heaps_type{{first, 16 * KiB, "step"}}));
 }
 
-TEST_F(marked_stepwise_arena, closes_heaps_before_their_memory_is_trimmed) {
-  const std::uintptr_t kept = address(arena.allocate(100));
-  const arena_mark mark = arena.mark();
-  for (int i = 0; i < 20; ++i) (void)arena.allocate(10'000);
-  arena.rewind(mark);
-  EXPECT_GT(arena.trim(), 0u);
-  ASSERT_EQ(tool.heaps().size(), 1u);
-  EXPECT_EQ(tool.heaps()[0].first, kept) << "where the trim has cut it, it cannot be cut";
-  EXPECT_EQ(tool.regions(), (regions_type{{kept, 100}}));
-  const std::uintptr_t next = address(arena.allocate(20'000));
-  EXPECT_TRUE(tool.may_touch(next + 19'999));
-}
-
-TEST_F(marked_stepwise_arena, opens_heaps_again_if_trim_fails) {
-  const std::uintptr_t first = address(arena.allocate(30'000));
-  arena.reset();
-  supply.decommits = false;
-  EXPECT_EQ(arena.trim(), 0u);
-  ASSERT_EQ(tool.heaps().size(), 1u);
-  EXPECT_EQ(tool.heaps().front().bytes, arena.stats().committed_bytes);
-  EXPECT_EQ(address(arena.allocate(30'000)), first);
-  EXPECT_EQ(tool.regions(), (regions_type{{first, 30'000}}));
-}
-
-TEST_F(marked_stepwise_arena, closes_heaps_before_it_is_suspended_and_opens_them_when_it_resumes) {
-  std::vector<std::uintptr_t> blocks;
-  for (int i = 0; i < 20; ++i) blocks.push_back(address(arena.allocate(10'000)));
-  ASSERT_GT(arena.stats().chunks, 1u);
-  const regions_type before = tool.reachable();
-  arena.suspend();
-  EXPECT_TRUE(tool.heaps().empty());
-  arena.resume();
-  EXPECT_EQ(tool.reachable(), before);
-  EXPECT_EQ(tool.heaps().size(), arena.stats().chunks) << "each chunk's memory comes at once";
-  arena.resume();
-  EXPECT_EQ(tool.heaps().size(), arena.stats().chunks);
-}
-
 TEST_F(marked_stepwise_arena, opens_heaps_again_if_suspend_fails) {
   (void)arena.allocate(1000);
   (void)arena.allocate(10'000);
@@ -184,16 +146,8 @@ class marks_model {
     for (auto const& [begin, block] : blocks_) {
       if (block.bytes != 0) expected.emplace(block.first, block.bytes);
     }
-    // As the tool merges its own, because a block in two heaps is two regions.
-    regions_type merged;
-    for (auto const& [first, bytes] : expected) {
-      if (!merged.empty() && std::prev(merged.end())->first + std::prev(merged.end())->second == first) {
-        std::prev(merged.end())->second += bytes;
-      } else {
-        merged.emplace(first, bytes);
-      }
-    }
-    EXPECT_EQ(tool_.reachable(), merged);
+    // A block in two heaps is two regions.
+    EXPECT_EQ(tool_.reachable(), strict_tool::merged(expected));
     arena_.check_invariants();
   }
 

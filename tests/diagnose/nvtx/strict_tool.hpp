@@ -52,9 +52,10 @@ class strict_tool final : public detail::listening_tool {
   }
   [[nodiscard]] regions_type const& regions() const { return regions_; }
   /// The same, with regions that touch taken for one.
-  [[nodiscard]] regions_type reachable() const {
+  [[nodiscard]] regions_type reachable() const { return merged(regions_); }
+  [[nodiscard]] static regions_type merged(regions_type const& regions) {
     regions_type merged;
-    for (auto const& [first, bytes] : regions_) {
+    for (auto const& [first, bytes] : regions) {
       if (!merged.empty() && std::prev(merged.end())->first + std::prev(merged.end())->second == first) {
         std::prev(merged.end())->second += bytes;
       } else {

@@ -139,11 +139,10 @@ TEST_F(watched_new, the_report_names_the_function_and_operator_new) {
   const expect_resource expected{&step, "step"};
   use_the_heap(100);
   const std::string report = expected.report();
-  EXPECT_EQ(report.find("expect_resource 'step': 1 block of 400 bytes came from elsewhere\n"
-                        "  1 block of 400 bytes from operator new\n"
-                        "    (anonymous namespace)::use_the_heap(unsigned long) at "),
-            0u)
-      << report;
+  EXPECT_PRED2(test::begins_with, report,
+               "expect_resource 'step': 1 block of 400 bytes came from elsewhere\n"
+               "  1 block of 400 bytes from operator new\n"
+               "    (anonymous namespace)::use_the_heap(unsigned long) at ");
   EXPECT_FALSE(contains(report, "was not watched")) << report;
 }
 
@@ -151,7 +150,7 @@ TEST_F(watched_new, a_block_of_the_default_resource_is_counted_once) {
   const expect_resource expected{&step};
   forget_the_argument(100);
   EXPECT_EQ(expected.missed_blocks(), 1u);
-  EXPECT_TRUE(contains(expected.report(), "from the default resource"));
+  EXPECT_PRED2(test::contains, expected.report(), "from the default resource");
 }
 
 TEST_F(watched_new, a_container_from_before_the_scope_shows_as_operator_new) {
@@ -159,7 +158,7 @@ TEST_F(watched_new, a_container_from_before_the_scope_shows_as_operator_new) {
   const expect_resource expected{&step};
   before.resize(100);
   EXPECT_EQ(expected.missed_bytes(), 400u);
-  EXPECT_TRUE(contains(expected.report(), "from operator new")) << expected.report();
+  EXPECT_PRED2(test::contains, expected.report(), "from operator new");
 }
 
 TEST_F(watched_new, counts_allocations_in_code_of_the_standard_library) {
@@ -167,7 +166,7 @@ TEST_F(watched_new, counts_allocations_in_code_of_the_standard_library) {
   const std::string text(100, 'x');  // in the library's file, not in the program
   keep(text.data());
   EXPECT_EQ(expected.missed_blocks(), 1u);
-  EXPECT_TRUE(contains(expected.report(), "TestBody() at ")) << expected.report();
+  EXPECT_PRED2(test::contains, expected.report(), "TestBody() at ");
 }
 
 TEST_F(watched_new, counts_heap_memory_of_objects_inside_an_arena) {

@@ -65,56 +65,16 @@ def expect_refusal(content, line, reason):
 # ---- wrong traces --------------------------------------------------------------------------------------------------
 
 
-def rejects_a_wrong_header():
-    expect_refusal("", 1, "the file is empty; it should begin with op,id,bytes,thread")
-    expect_refusal("a,0,1,0\n", 1, "the header is 'a,0,1,0', not op,id,bytes,thread")
-    expect_refusal("op,id,bytes\n", 1, "the header is 'op,id,bytes', not op,id,bytes,thread")
-    expect_refusal("\n", 1, "the header is '', not op,id,bytes,thread")
+def rejects_a_wrong_trace_with_line_and_reason():
+    """tests/telemetry/trace/readers.py has every wrong file."""
     expect_refusal("\ufeff" + HEADER, 1, "the header is '?op,id,bytes,thread', not op,id,bytes,thread")
-
-
-def rejects_a_row_with_too_few_or_too_many_fields():
-    expect_refusal(HEADER + "a,0,1,0\na,1,1\n", 3, "the row has 3 fields, not 4")
-    expect_refusal(HEADER + "a,0,1,0,0\n", 2, "the row has 5 fields, not 4")
-    expect_refusal(HEADER + "a,0,1,0\n\na,1,1,0\n", 3, "the row is empty")
-    expect_refusal(HEADER + "a,0,1,0\na,1", 3, "the row has 2 fields, not 4")
-
-
-def rejects_a_field_that_is_not_a_number():
-    for name, row in (("id", "a,{},1,0"), ("bytes", "a,0,{},0"), ("thread", "a,0,1,{}")):
-        for field in ("", "x", "-1", "+1", " 1", "1.5", "1e3", "0x10", "1_000", "\u0661", '"1"'):
-            expect_refusal(HEADER + row.format(field) + "\n", 2, f"{name} is '{field}', not a whole number")
-    expect_refusal(HEADER + f"a,0,{2**64},0\n", 2, f"bytes is '{2**64}', more than 2^64 - 1")
-    expect_refusal(HEADER + "a,0,1,0\r\na,1," + "9" * 9000 + ",0\r\n", 3,
-                   "bytes is '" + "9" * 40 + "...', more than 2^64 - 1")
-    expect_refusal(HEADER + "a,0," + "9" * 200000 + ",0\n", 2, "bytes is '" + "9" * 40 + "...', more than 2^64 - 1")
-
-
-def rejects_an_unknown_op():
-    expect_refusal(HEADER + "x,0,1,0\n", 2, "op is 'x', none of a, f, r, p, s and e")
-    expect_refusal(HEADER + "A,0,1,0\n", 2, "op is 'A', none of a, f, r, p, s and e")
     expect_refusal(HEADER + "\x1b[31m,0,1,0\n", 2, "op is '?[31m', none of a, f, r, p, s and e")
-
-
-def rejects_impossible_events():
-    expect_refusal(HEADER + "a,0,1,0\na,0,1,0\n", 3, "block 0 is allocated twice; first by event 0")
-    expect_refusal(HEADER + "a,0,1,0\nf,0,0,0\na,0,1,0\n", 4, "block 0 is allocated twice; first by event 0")
-    expect_refusal(HEADER + "f,7,0,0\n", 2, "block 7 is freed and was never allocated")
-    expect_refusal(HEADER + "a,0,1,0\nf,0,0,0\nf,0,0,0\n", 4, "block 0 is freed twice; first by event 1")
-    expect_refusal(HEADER + "a,0,1,0\nf,0,1,0\n", 3, "bytes is 1, expected 0 in a row that frees")
-
-
-def rejects_invalid_utf8():
+    expect_refusal(HEADER + "a,0,1,0\r\na,1,\u0661,0\r\n", 3, "bytes is '\u0661', not a whole number")
     expect_refusal(b"\x7fELF\x02\x01\x01\x00\xff\xfe", 1, "the header is '?ELF??????', not op,id,bytes,thread")
-    expect_refusal(HEADER.encode() + b"a,0,1,0\na,1,\xff\xfe,0\n", 3, "bytes is '??', not a whole number")
-    expect_refusal(HEADER.encode() + b"a,0,1,0\na,1,1\x00,0\n", 3, "bytes is '1?', not a whole number")
-
-
-def names_a_trace_that_cannot_be_read():
     page = folder / "report.html"
+    (folder / "trace.csv").unlink()
     expect("a missing file", run(folder / "none.csv", "-o", page),
            (2, "", f"tidemark-report: {folder}/none.csv: No such file or directory\n"))
-    expect("a folder", run(folder, "-o", page), (2, "", f"tidemark-report: {folder}: Is a directory\n"))
     expect("the files there", os.listdir(folder), [])
 
 
