@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "caught.hpp"
+#include "contains.hpp"
 
 namespace tidemark {
 namespace {
@@ -20,7 +21,7 @@ void expect_refused(arena& a, arena_mark const& mark, std::string const& why) {
   const std::string message = test::message_of<std::invalid_argument>([&] { a.rewind(mark); });
   EXPECT_TRUE(message.starts_with("arena '" + std::string{a.name()} + "': cannot rewind: the mark "))
       << message;
-  EXPECT_NE(message.find(why), std::string::npos) << message;
+  EXPECT_PRED2(test::contains, message, why);
   EXPECT_EQ(a.position(), before);
 }
 

@@ -14,6 +14,7 @@
 #include <tidemark/arena.hpp>
 
 #include "caught.hpp"
+#include "contains.hpp"
 #include "violation_recorder.hpp"
 
 namespace {
@@ -200,9 +201,7 @@ template <class Use>
 void expect_report(Use use, std::string const& place) {
   test::violation_recorder recorder;
   EXPECT_THROW(use(), std::logic_error);
-  ASSERT_EQ(recorder.reports().size(), 1u);
-  EXPECT_EQ(recorder.reports()[0].kind, violation_kind::ended_scope_use);
-  EXPECT_NE(recorder.reports()[0].message.find(place), std::string::npos) << recorder.reports()[0].message;
+  EXPECT_PRED2(test::contains, recorder.only(violation_kind::ended_scope_use), place);
 }
 
 TEST(arena_scopes_that_ended, report_each_use_with_their_opening_location) {
@@ -237,10 +236,8 @@ TEST(arena_scopes, are_reported_with_their_opening_location) {
   std::string outer_place, inner_place;
   const auto expect_both = [&](std::size_t i) {
     ASSERT_GT(recorder.reports().size(), i);
-    EXPECT_NE(recorder.reports()[i].message.find(outer_place), std::string::npos)
-        << recorder.reports()[i].message;
-    EXPECT_NE(recorder.reports()[i].message.find(inner_place), std::string::npos)
-        << recorder.reports()[i].message;
+    EXPECT_PRED2(test::contains, recorder.reports()[i].message, outer_place);
+    EXPECT_PRED2(test::contains, recorder.reports()[i].message, inner_place);
   };
   {
     arena a;
@@ -251,8 +248,7 @@ TEST(arena_scopes, are_reported_with_their_opening_location) {
     (void)outer->allocate(1);
     expect_both(0);
     const std::logic_error refused = test::caught<std::logic_error>([&] { a.reset(); });
-    EXPECT_NE(std::string{refused.what()}.find("open, opened at " + inner_place), std::string::npos)
-        << refused.what();
+    EXPECT_PRED2(test::contains, refused.what(), "open, opened at " + inner_place);
     const arena_mark within = a.mark();
     (void)within;
     outer.reset();

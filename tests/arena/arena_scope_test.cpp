@@ -113,23 +113,6 @@ TEST(arena_scope, rewinds_to_its_opening_position_after_a_move) {
   EXPECT_EQ(a.position(), 64u) << "below the outer scope nothing is reclaimed";
 }
 
-TEST(arena_scope, rewinds_to_the_position_of_a_moved_outer_scope) {
-  const violation_recorder recorder;
-  arena a;
-  void* const below = a.allocate(16);
-  {
-    arena::scope outer{a};
-    (void)a.allocate(64);
-    const arena::scope inner{a};
-    outer.end();
-  }
-  EXPECT_EQ(a.position(), 16u);
-  a.check_invariants();
-  a.deallocate(below, 16);
-  EXPECT_EQ(a.position(), 0u) << "the block below is the newest again";
-  EXPECT_EQ(recorder.reports().size(), 1u);
-}
-
 // S0.19
 TEST(arena_scope, move_assignment_first_rewinds_its_own_region) {
   arena a, b;

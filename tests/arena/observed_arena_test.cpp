@@ -199,16 +199,6 @@ TEST_F(observed_arena, deallocate_releases_only_freed_blocks) {
   EXPECT_EQ(seen.drain(), event_list{"-64"});
 }
 
-TEST_F(observed_arena, a_container_that_grows_releases_its_former_block) {
-  arena::scope scope{memory};
-  {
-    std::pmr::vector<char> grows{scope.resource()};
-    grows.reserve(10);
-    grows.reserve(100);
-  }
-  EXPECT_EQ(seen.drain(), (event_list{"+10", "+100", "-100"}));  // the block of 10 was not the newest
-}
-
 TEST_F(observed_arena, sees_each_block_when_chunks_are_used_again) {
   arena chunked{{.reserve = 64 * KiB, .name = "chunked", .observer = &seen}};
   for (int round = 0; round < 3; ++round) {
@@ -297,15 +287,6 @@ TEST(arena_under_a_limit, push_throws_at_the_limit_and_a_rewind_returns_the_budg
   (void)memory.push_array<char>(1000);
   EXPECT_EQ(budget.stats().used_bytes, 1000u);
   EXPECT_EQ(budget.stats().peak_bytes, 1000u);
-}
-
-TEST(arena_under_a_limit, an_arena_and_a_resource_share_a_budget) {
-  limit_resource budget{1000};
-  arena memory{{.observer = &budget}};
-  std::pmr::vector<char> bytes(700, &budget);
-  EXPECT_THROW((void)memory.push_array<char>(301), out_of_memory);
-  (void)memory.push_array<char>(300);
-  EXPECT_THROW(bytes.push_back('x'), out_of_memory);
 }
 
 TEST(scratch, set_scratch_options_observes_the_arenas_made_from_then_on) {

@@ -163,25 +163,6 @@ TYPED_TEST(epochs, block_kept_by_the_outermost_epoch_is_freed_by_its_holder) {
 }
 
 // S3.5
-TYPED_TEST(epochs, nest_and_free_only_their_own_buffers) {
-  constexpr std::size_t max_depth = 7;
-  std::vector<std::unique_ptr<epoch>> open;
-  std::vector<buffer<int>> buffers;
-  for (std::size_t depth = 1; depth <= max_depth; ++depth) {
-    open.push_back(std::make_unique<epoch>(this->memory, "nested"));
-    EXPECT_EQ(open.back()->depth(), depth);
-    EXPECT_EQ(this->memory.depth(), depth);
-    buffers.emplace_back(this->memory, 10 * depth);
-  }
-  for (std::size_t depth = max_depth; depth >= 1; --depth) {
-    EXPECT_TRUE(buffers[depth - 1].is_live());
-    open.pop_back();
-    for (std::size_t i = 1; i <= max_depth; ++i) EXPECT_EQ(buffers[i - 1].is_live(), i < depth) << i;
-  }
-  EXPECT_EQ(this->memory.depth(), 0u);
-}
-
-// S3.5
 TYPED_TEST(epochs, promoted_buffer_ends_with_the_parent_unless_kept_again) {
   buffer<int> once, twice;
   {
@@ -254,19 +235,6 @@ TYPED_TEST(epochs, ignore_buffers_freed_early) {
   EXPECT_FALSE(left.is_live());
 }
 
-TYPED_TEST(epochs, count_every_reuse_of_an_address_within_an_epoch) {
-  epoch e{this->memory};
-  for (int i = 0; i < 1000; ++i) {
-    const buffer<int> a{this->memory, 100};
-    const buffer<int> b{this->memory, 100};
-  }
-  const buffer<int> last{this->memory, 100};
-  const epoch_summary end = e.end();
-  EXPECT_EQ(end.reclaimed, 1u);
-  EXPECT_EQ(this->memory.stats().allocations, 2001u);
-  EXPECT_EQ(this->memory.stats().deallocations, 2000u);
-}
-
 // S3.8
 TYPED_TEST(epochs, end_if_the_body_throws) {
   std::vector<buffer<int>> handles;
@@ -318,10 +286,8 @@ TYPED_TEST(epochs, ended_out_of_order_are_reported_and_end_with_the_innermost_ep
   {
     const violation_recorder recorder;
     EXPECT_EQ(outer.end().reclaimed, 0u);
-    ASSERT_EQ(violation_recorder::reports().size(), 1u);
-    EXPECT_EQ(violation_recorder::reports()[0].kind, violation_kind::scope_order);
     EXPECT_EQ(
-        violation_recorder::reports()[0].message,
+        violation_recorder::only(violation_kind::scope_order),
         "epoch_resource 'epochs': epoch 1 \"outer\" was ended while epoch 2 \"inner\" inside it was still "
         "open");
   }
@@ -382,21 +348,6 @@ TYPED_TEST(epochs, a_reclaimed_handle_is_empty_and_safe) {
   moved = {};
   EXPECT_TRUE(successor.is_live());
   EXPECT_EQ(this->source.upstream.outstanding, 8 * sizeof(int));
-}
-
-// S3.13
-TYPED_TEST(epochs, a_reclaimed_handle_does_not_free_its_successor_in_the_next_epoch) {
-  buffer<int> gone;
-  {
-    epoch e{this->memory};
-    gone = {this->memory, 8};
-  }
-  epoch e{this->memory};
-  const buffer<int> successor{this->memory, 8};
-  EXPECT_EQ(e.keep(gone), 0u);
-  gone = {};
-  EXPECT_TRUE(successor.is_live());
-  EXPECT_EQ(e.end().reclaimed, 1u);
 }
 
 // S3.21

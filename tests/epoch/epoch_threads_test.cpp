@@ -102,22 +102,6 @@ TEST_F(epoch_threads, do_not_reclaim_blocks_of_a_thread_without_an_epoch) {
   on_another_thread([&] { memory.deallocate(raw, 100); });
 }
 
-TEST_F(epoch_threads, thread_without_an_epoch_can_free_a_block_early) {
-  epoch e{memory};
-  buffer<int> a{memory, 100};
-  const buffer<int> b{memory, 100};
-  void* const raw = memory.allocate(100);
-  on_another_thread([&] {
-    EXPECT_TRUE(a.release());
-    EXPECT_FALSE(a.release());
-    memory.deallocate(raw, 100);
-  });
-  EXPECT_EQ(memory.stats().deallocations, 2u);
-  EXPECT_EQ(memory.stats().used_blocks, 1u);
-  memory.check_invariants();
-  EXPECT_EQ(e.end().reclaimed, 1u);
-}
-
 TEST_F(epoch_threads, address_freed_by_another_thread_can_be_reused_and_kept) {
   epoch outer{memory};
   epoch inner{memory};
@@ -130,19 +114,6 @@ TEST_F(epoch_threads, address_freed_by_another_thread_can_be_reused_and_kept) {
   EXPECT_EQ(inner.end().promoted, 1u);
   EXPECT_TRUE(a.is_live());
   EXPECT_EQ(outer.end().reclaimed, 1u);
-}
-
-TEST_F(epoch_threads, thread_with_its_own_epoch_can_free_a_block_early) {
-  epoch e{memory};
-  buffer<int> a{memory, 100};
-  on_another_thread([&] {
-    epoch other{memory};
-    EXPECT_TRUE(a.release());
-    const buffer<int> successor{memory, 100};  // at the address of a
-    EXPECT_EQ(other.end().reclaimed, 1u);
-  });
-  EXPECT_EQ(e.end().reclaimed, 0u);
-  EXPECT_EQ(recorded.outstanding, 0u);
 }
 
 // S3.6
@@ -177,9 +148,7 @@ TEST(epoch_threads_misuse, an_epoch_ended_on_another_thread_is_reported_and_stay
     auto e = std::make_unique<epoch>(memory, "step");
     const buffer<int> tracked{memory, 100};
     on_another_thread([&] { e.reset(); });
-    ASSERT_EQ(violation_recorder::reports().size(), 1u);
-    EXPECT_EQ(violation_recorder::reports()[0].kind, violation_kind::wrong_thread);
-    EXPECT_EQ(violation_recorder::reports()[0].message,
+    EXPECT_EQ(violation_recorder::only(violation_kind::wrong_thread),
               "epoch_resource 'steps': epoch \"step\" was ended on a thread that did not open it");
     EXPECT_TRUE(tracked.is_live());
     EXPECT_EQ(memory.depth(), 1u);

@@ -52,12 +52,6 @@ TEST_F(planned_arena_plans, give_one_slot_to_a_block_freed_before_its_next_reque
   EXPECT_EQ(slots(1), 1u);
 }
 
-TEST_F(planned_arena_plans, give_two_slots_to_a_block_freed_after_its_next_request) {
-  EXPECT_EQ(run_outliving(6, 1, false), (counts{3, 0, 1, 0, 0, 0}));
-  EXPECT_EQ(slots(1), 2u);
-  EXPECT_EQ(stats().height_bytes, 2 * 1024u + 768u) << "a and b are not live at once";
-}
-
 // P.20
 TEST_F(planned_arena_plans, give_a_request_as_many_slots_as_are_live_at_once) {
   const counts counted = run_outliving(12, 2, false);

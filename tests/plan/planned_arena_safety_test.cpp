@@ -51,13 +51,6 @@ TEST_F(planned_arena_safety, a_place_over_several_blocks_waits_for_all) {
   EXPECT_EQ(step(allocates + "-c -b -a d=3000 -d e=100 -e"), 0u);
 }
 
-TEST_F(planned_arena_safety, detects_a_late_block_through_skipped_places) {
-  // Each takes the bytes of the one before.
-  step("a=1000 -a b=1001 -b c=1002 -c d=1003 -d");
-  EXPECT_EQ(step("a=1000 d=1003 -a -d"), 1u) << "b and c were never there, but a is";
-  EXPECT_EQ(step("a=1000 -a d=1003 -d"), 0u);
-}
-
 // P.20
 TEST_F(planned_arena_safety, keeps_a_block_that_unexpectedly_outlives_its_step) {
   step("a=1000 -a b=1000 -b");
@@ -76,39 +69,6 @@ TEST_F(planned_arena_safety, accepts_deallocation_between_steps) {
   EXPECT_EQ(step(text), 0u);
   steps_.play("-c -b");
   EXPECT_EQ(step(text), 0u);
-}
-
-TEST_F(planned_arena_safety, a_block_of_another_plan_keeps_its_bytes) {
-  const std::string one = "a=1000 -a", other = "b=500 -b";
-  for (int i = 0; i < 2; ++i) {
-    step(one);
-    step(other);
-  }
-  EXPECT_EQ(step("b=500"), 0u);
-  EXPECT_EQ(step(one), 1u) << "b is in its bytes";
-  EXPECT_EQ(stats().used_blocks, 1u);
-  steps_.play("-b");
-  EXPECT_EQ(stats().used_blocks, 0u);
-  EXPECT_EQ(step(one), 0u);
-}
-
-TEST_F(planned_arena_safety, keeps_a_block_allocated_directly_after_its_slot_is_freed) {
-  // The block of the step before is freed, and its place is allocated, with no request between.
-  step("x=100");
-  EXPECT_EQ(step("-x x=100"), 0u);
-  EXPECT_EQ(step("-x x=100"), 0u);
-  EXPECT_EQ(stats().used_blocks, 1u);
-  EXPECT_EQ(step("y=100"), 1u) << "x is there";
-  EXPECT_EQ(stats().used_blocks, 1u);
-}
-
-TEST_F(planned_arena_safety, a_dropped_plan_leaves_its_blocks_valid) {
-  step("a=1000 -a b=1000 -b");
-  step("a=1000 -a b=1000");              // b stays
-  memory_.use(memory_.plans().front());  // in place of the same
-  EXPECT_EQ(stats().used_blocks, 1u);
-  EXPECT_EQ(step("a=1000 -a c=1000 -c"), 2u);
-  EXPECT_EQ(step("a=1000 -b -a c=1000 -c"), 1u);
 }
 
 // P.25

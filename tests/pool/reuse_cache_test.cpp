@@ -36,25 +36,6 @@ using test::recording_resource;
 
 struct reuse : test::reuse_test {};
 
-// ---- by exact size ----------------------------------------------------------------------------------------
-
-TEST_F(reuse, reuses_a_block_for_exactly_its_size_and_alignment) {
-  reuse_cache cache{&upstream};
-  void* const block = cache.allocate(1000, 64);
-  cache.deallocate(block, 1000, 64);
-  void* const longer = cache.allocate(1001, 64);
-  void* const shorter = cache.allocate(999, 64);
-  void* const finer = cache.allocate(1000, 32);
-  void* const coarser = cache.allocate(1000, 128);
-  for (void* other : {longer, shorter, finer, coarser}) EXPECT_NE(other, block);
-  EXPECT_EQ(cache.allocate(1000, 64), block);
-  cache.deallocate(longer, 1001, 64);
-  cache.deallocate(shorter, 999, 64);
-  cache.deallocate(finer, 1000, 32);
-  cache.deallocate(coarser, 1000, 128);
-  cache.deallocate(block, 1000, 64);
-}
-
 // ---- fences -----------------------------------------------------------------------------------------------
 
 // S3.30
@@ -69,32 +50,6 @@ TEST_F(reuse, a_block_is_reused_only_when_its_fence_is_done) {
   EXPECT_EQ(cache.allocate(4096, 256), block);
   EXPECT_EQ(done.waits, 0);
   deallocate_blocks(cache, {block, other}, 4096);
-}
-
-TEST_F(reuse, block_with_a_pending_fence_is_not_returned_to_the_upstream) {
-  std::array<event, 3> events;
-  reuse_cache cache{{.max_cached_bytes = 1, .max_blocks_per_size = 1, .upstream = &upstream}};
-  for (event& done : events) cache.deallocate_after(cache.allocate(4096, 256), 4096, 256, done.fence());
-  EXPECT_EQ(cache.collect(), 0u);
-  EXPECT_EQ(upstream.outstanding, 3 * 4096u);
-  EXPECT_EQ(cache.stats().pending_bytes, 3 * 4096u);
-  for (event& done : events) {
-    EXPECT_EQ(done.waits, 0);
-    done.complete();
-  }
-  EXPECT_EQ(cache.collect(), 3 * 4096u);
-}
-
-TEST_F(reuse, fences_may_become_done_in_any_order) {
-  std::array<event, 4> events;
-  reuse_cache cache{&upstream};
-  const std::vector<void*> blocks = allocate_blocks(cache, 4, 512);
-  for (std::size_t i = 0; i < 4; ++i) cache.deallocate_after(blocks[i], 512, 256, events[i].fence());
-  for (std::size_t i : {2u, 0u, 3u, 1u}) {
-    events[i].complete();
-    EXPECT_EQ(cache.allocate(512, 256), blocks[i]);
-  }
-  deallocate_blocks(cache, blocks, 512);
 }
 
 TEST_F(reuse, prefers_a_ready_block_and_then_polls_no_fence) {
@@ -316,26 +271,6 @@ TEST_F(reuse, queries_no_fence_if_the_query_scope_refuses) {
 }
 
 // ---- the end of fences ------------------------------------------------------------------------------------
-
-TEST_F(reuse, a_fence_is_destroyed_once_when_its_block_may_be_used_again) {
-  std::array<event, 3> events;
-  {
-    reuse_cache cache{&upstream};
-    const std::vector<void*> blocks = allocate_blocks(cache, 3, 512);
-    for (std::size_t i = 0; i < 3; ++i) cache.deallocate_after(blocks[i], 512, 256, events[i].fence());
-    EXPECT_EQ(events[0].destroyed, 0);
-    events[0].complete();
-    EXPECT_EQ(cache.allocate(512, 256), blocks[0]);
-    EXPECT_EQ(events[0].destroyed, 1);
-    events[1].complete();
-    (void)cache.collect();
-    EXPECT_EQ(events[1].destroyed, 1);
-    EXPECT_EQ(events[2].destroyed, 0);
-    cache.deallocate(blocks[0], 512, 256);
-  }
-  for (event const& done : events) EXPECT_EQ(done.destroyed, 1);
-  EXPECT_EQ(events[2].waits, 1);
-}
 
 TEST_F(reuse, destruction_waits_for_fences_and_frees_all_blocks) {
   event ready, late;

@@ -156,24 +156,6 @@ TEST(synchronized_pool, a_block_may_be_freed_by_another_thread) {
 }
 
 // S2.17
-TEST_F(synchronized_pool_over_upstream, reuses_blocks_freed_by_another_thread) {
-  synchronized_pool pool{&upstream};
-  constexpr std::size_t blocks = 20'000, bytes = 64;
-  std::size_t most = 0;
-  for (int round = 0; round < 20; ++round) {
-    std::vector<void*> held;
-    std::thread{[&] {
-      for (std::size_t i = 0; i < blocks; ++i) held.push_back(pool.allocate(bytes));
-    }}.join();
-    std::thread{[&] {
-      for (void* block : held) pool.deallocate(block, bytes);
-    }}.join();
-    if (round == 0) most = upstream.outstanding;
-  }
-  EXPECT_EQ(upstream.outstanding, most) << "a producer and a consumer need the memory of one batch";
-}
-
-// S2.17
 TEST_F(synchronized_pool_over_upstream, a_producer_and_a_consumer_run_on_a_bounded_amount_of_memory) {
   synchronized_pool pool{&upstream};
   constexpr std::size_t messages = 200'000, bytes = 256;
@@ -259,21 +241,6 @@ TEST_F(synchronized_pool_over_upstream, may_be_destroyed_before_the_threads_that
   EXPECT_EQ(upstream.outstanding, 0u);
   both.arrive_and_wait();
   user.join();
-}
-
-TEST(synchronized_pool, may_be_the_upstream_of_another_in_threads_that_end) {
-  synchronized_pool upstream;
-  {
-    synchronized_pool pool{pool_options{.max_cached_bytes = 0}, &upstream};
-    on_threads(
-        [&](std::size_t thread) {
-          marked_blocks mine{pool, thread};
-          for (int i = 0; i < 100; ++i) mine.allocate(64);
-        },
-        4);
-    EXPECT_EQ(pool.stats().held_bytes, 0u);
-  }
-  EXPECT_EQ(upstream.stats().used_blocks, 0u);
 }
 
 // S2.16
@@ -397,29 +364,6 @@ TEST(synchronized_pool, keeps_a_cache_for_each_of_many_pools_that_a_thread_uses_
     EXPECT_EQ(pools[i]->stats().misses, 2u);
     pools[i]->check_invariants();
   }
-}
-
-TEST(synchronized_pool, an_upstream_may_signal_pressure_in_every_call) {
-  calling_upstream upstream;
-  upstream.on_each([] { (void)signal_memory_pressure(); });
-  synchronized_pool pool{pool_options{.max_cached_bytes = 64 * KiB}, &upstream};
-  std::atomic<bool> stop{false};
-  std::thread watcher{[&] {
-    while (!stop) (void)pool.stats();
-  }};
-  on_threads(
-      [&](std::size_t thread) {
-        marked_blocks mine{pool, thread};
-        for (int round = 0; round < 30; ++round) {
-          for (std::size_t i = 0; i < 100; ++i) mine.allocate(mixed(i));
-          mine.free_all();
-        }
-      },
-      3);
-  stop = true;
-  watcher.join();
-  pool.release();
-  EXPECT_EQ(pool.stats().held_bytes, 0u);
 }
 
 // S2.18
@@ -655,11 +599,6 @@ TEST(synchronized_pool, trim_keeps_its_retained_blocks_available_to_other_thread
 
 // ---- counts -----------------------------------------------------------------------------------------------
 
-TEST(synchronized_pool, takes_the_options_of_the_standards_pools) {
-  const std::pmr::pool_options standard{.max_blocks_per_chunk = 4, .largest_required_pool_block = 100};
-  EXPECT_EQ(synchronized_pool{standard}.options().size_classes.back(), 112u);
-}
-
 TEST(synchronized_pool, a_thread_with_blocks_of_all_classes_keeps_to_a_share_that_shrinks) {
   synchronized_pool pool{pool_options{.max_cached_bytes = 8 * MiB}};
   std::vector<std::pair<void*, std::size_t>> held;
@@ -872,36 +811,6 @@ TEST(synchronized_pool, a_thread_keeps_large_blocks_of_up_to_a_sixteenth_of_its_
     EXPECT_EQ(pool.allocate(bytes) == freed, bytes > 256 * KiB);
     pool.release();  // its live blocks are meant to go with it
   }
-}
-
-TEST(synchronized_pool, alternating_lists_and_large_blocks_keep_to_the_limit) {
-  std::vector<std::size_t> sizes;
-  for (std::size_t bytes = 64; bytes <= 1920; bytes += 64) sizes.push_back(bytes);
-  synchronized_pool pool{caching_at_most(8 * MiB, sizes)};
-  std::size_t most = 0;
-  const auto deallocate_and_count = [&](std::vector<void*> const& held, std::size_t bytes) {
-    for (void* block : held) {
-      pool.deallocate(block, bytes);
-      most = std::max(most, pool.stats().cached_bytes);
-    }
-  };
-  const auto allocate_small = [&] {
-    std::vector<std::vector<void*>> of_class;
-    for (const std::size_t bytes : sizes) of_class.push_back(allocate_blocks(pool, 120 * KiB / bytes, bytes));
-    return of_class;
-  };
-  const auto deallocate_small = [&](std::vector<std::vector<void*>> const& of_class) {
-    for (std::size_t i = 0; i < sizes.size(); ++i) deallocate_and_count(of_class[i], sizes[i]);
-  };
-  auto small = allocate_small();
-  deallocate_small(small);
-  small = allocate_small();  // from lists, without a check of the cached bytes
-  deallocate_and_count(allocate_blocks(pool, 60, 60'000), 60'000);
-  deallocate_small(small);
-  std::thread{[&] { (void)pool.trim(); }}.join();  // all cached bytes are then in the cache of this thread
-  EXPECT_LE(pool.stats().cached_bytes, 4 * MiB);
-  EXPECT_LE(most, 8 * MiB);
-  pool.check_invariants();
 }
 
 TEST_F(synchronized_pool_over_upstream, trim_returns_the_bytes_freed_to_the_upstream) {

@@ -108,28 +108,6 @@ TEST(tensor_view, can_be_empty) {
             (std::array<std::size_t, 3>{max, max, 0}));
 }
 
-TEST(tensor_view, elements_are_in_the_order_of_memory_in_both_layouts) {
-  std::vector<double> numbers = numbered(6);
-  for (const std::span<double> elements :
-       {tensor_view<double, 2>{numbers.data(), {2, 3}}.elements(),
-        tensor_view<double, 2, column_major>{numbers.data(), {2, 3}}.elements()}) {
-    EXPECT_EQ(elements.data(), numbers.data());
-    EXPECT_EQ(elements.size(), 6u);
-  }
-}
-
-TEST(tensor_view, rank_1_view_converts_to_a_span) {
-  std::vector<double> numbers(5);
-  const tensor_view<double, 1> view{numbers.data(), {5}};
-  const std::span<double> span = view;
-  EXPECT_EQ(span.data(), numbers.data());
-  EXPECT_EQ(span.size(), 5u);
-  const auto sum = [](std::span<double const> terms) {
-    return std::accumulate(terms.begin(), terms.end(), 1.0);
-  };
-  EXPECT_EQ(sum(view), 1.0);
-}
-
 TEST(tensor_view, rank_1_view_is_a_range) {
   std::vector<int> numbers{3, 1, 2};
   const tensor_view<int, 1> view{numbers.data(), {3}};
@@ -137,12 +115,6 @@ TEST(tensor_view, rank_1_view_is_a_range) {
   EXPECT_EQ(numbers, (std::vector{1, 2, 3}));
   for (int& number : view) number *= 2;
   EXPECT_EQ(numbers, (std::vector{2, 4, 6}));
-}
-
-TEST(tensor_view, iterators_of_a_temporary_view_outlive_it) {
-  std::vector<int> numbers{3, 1, 2};
-  int* const found = std::ranges::find(tensor_view<int, 1>{numbers.data(), {3}}, 2);
-  EXPECT_EQ(found, numbers.data() + 2);
 }
 
 TEST(tensor_view, can_be_used_in_constant_expressions) {

@@ -115,12 +115,8 @@ TYPED_TEST(workspace_memory, shrinks_only_if_both_thresholds_are_reached) {
            wide_slot{200'001, 20'000, {}, true},
            wide_slot{mib / 8 + 2, 1, {}, true},   // 1 MiB exactly: 2 elements stay
            wide_slot{mib / 8 + 1, 1, {}, false},  // 8 bytes less
-           wide_slot{100, 25, {.factor = 4, .least_bytes = 0}, true},
-           wide_slot{100, 26, {.factor = 4, .least_bytes = 0}, false},
            wide_slot{100, 40, {.factor = 2.5, .least_bytes = 40 * 8}, true},
            wide_slot{100, 40, {.factor = 2.5, .least_bytes = 40 * 8 + 1}, false},
-           wide_slot{100, 90, {.factor = 1, .least_bytes = 1, .headroom = 1}, true},
-           wide_slot{100, 100, {.factor = 1, .least_bytes = 0, .headroom = 1}, false},
            wide_slot{100, 67, {.factor = 1, .least_bytes = 0}, false},  // 1.5 * 67 exceeds the capacity
            wide_slot{100, 66, {.factor = 1, .least_bytes = 8}, true},
        }) {

@@ -84,27 +84,6 @@ TYPED_TEST(workspaces, end_open_checkpoints_with_their_scope) {
   EXPECT_EQ(warnings.reports()[0].message, skipped<TypeParam>(line, 2));
 }
 
-TYPED_TEST(workspaces, end_inner_scopes_with_their_outer_scope) {
-  const warning_recorder warnings;
-  const unsigned line = __LINE__ + 1;
-  typename TestFixture::template scope<> outer{this->ws};
-  (void)acquire_from<double>(outer, 8);
-  typename TestFixture::template scope<> inner{this->ws};
-  (void)acquire_from<double>(inner, 8);
-  (void)acquire_from<float>(inner, 8);
-  outer.end();
-  EXPECT_EQ(this->ws.depth(), 0u);
-  EXPECT_EQ(this->ws.stats().active_slots, 0u);
-  ASSERT_EQ(warnings.reports().size(), 1u);
-  EXPECT_EQ(warnings.reports()[0].message, skipped<TypeParam>(line, 1));
-  typename TestFixture::template scope<> next{this->ws};  // at the outer scope's place in the log
-  (void)acquire_from<double>(next, 8);
-  inner.end();
-  EXPECT_EQ(this->ws.depth(), 1u);
-  EXPECT_EQ(this->ws.stats().active_slots, 1u);
-  EXPECT_EQ(warnings.reports().size(), 1u);
-}
-
 // S4.5
 TYPED_TEST(workspaces, do_not_access_a_scope_that_another_scope_ended) {
   const warning_recorder warnings;
