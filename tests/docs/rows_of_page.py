@@ -2,7 +2,7 @@
 """Each row of a page has a test: rows_of_page.py PAGE SOURCE... or rows_of_page.py finds_rows_and_code_that_no_test_has
 
 Checks the tables with `tidemark` in the second cell of the header. The test of a row has the comment `// | LEFT CELL |` above
-it, and contains all code of the second and third cell. `…` matches any text.
+it, and contains all code of the second and third cell. Rows can share a test. `…` matches any text.
 """
 import pathlib
 import re
@@ -14,8 +14,9 @@ OUTSIDE = re.compile(r"^(tidemark-|using$|destroy$|--)")  # names in a row that 
 def failures(page, sources):
     tests, found, inside, rows = {}, [], False, 0
     for source in sources:
-        for cell, test in re.findall(r"^ *// \| ([^\n]*) \|\n(.*?)(?=^ *// \| |\Z)", source, re.M | re.S):
-            tests.setdefault(cell, []).append(test)
+        for cells, test in re.findall(r"((?:^ *// \| [^\n]* \|\n)+)(.*?)(?=^ *// \| |\Z)", source, re.M | re.S):
+            for cell in re.findall(r"// \| (.*) \|\n", cells):
+                tests.setdefault(cell, []).append(test)
     for row in page.splitlines():
         left, *right = [cell.strip() for cell in row.strip("| ").split(" | ")]
         if not row.startswith("|"):
@@ -43,6 +44,7 @@ def expect(got, wanted):
 if sys.argv[1] == "finds_rows_and_code_that_no_test_has":
     table = "| x | tidemark | y |\n|---|---|---|\n| `a` | `pool p;` with `size` | |\n| `b` | `p.f(…)` | |\n"
     expect(failures(table, ["// | `a` |\npool p{.size = 1};\npool p;\n", "// | `b` |\np.f(3);\n"]), [])
+    expect(failures(table, ["// | `a` |\n// | `b` |\npool p{.size = 1};\npool p;\np.f(3);\n"]), [])
     expect(failures(table, ["// | `a` |\npool p;\n// | `c` |\np.f(3);\n"]),
            ["the test of the row `a` lacks size", "no test has the row `b`", "the page has no row `c`"])
     expect(failures("| x | y |\n", []), ["no table: this looks at nothing"])
