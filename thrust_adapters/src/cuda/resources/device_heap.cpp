@@ -99,22 +99,24 @@ device_heap::~device_heap() {
 
 void* device_heap::allocate_slow(std::size_t bytes, std::size_t align) {
   if (pending_.consume(default_alignment)) (void)release_free(0);
-  if (is_small(bytes, align)) {
-    const std::size_t index = device_classes::index_of(class_bytes(bytes, align));
-    void* block = slabs_.try_allocate(index);
-    if (block == nullptr) {
-      add_slab(index);
-      block = slabs_.try_allocate(index);
-    }
-    requested_bytes_ += bytes;
-    return block;
-  }
+  if (is_small(bytes, align)) return allocate_small(bytes, align);
   if (bytes > tidemark::detail::max_block_bytes) refuse(bytes, align, "");
   heap_range const& range = allocate_range(large_size(bytes), std::max(align, default_alignment));
   large_bytes_ += range.bytes;
   requested_bytes_ += bytes;
   ++large_allocations_;
   return reinterpret_cast<void*>(range.begin);
+}
+
+void* device_heap::allocate_small(std::size_t bytes, std::size_t align) {
+  const std::size_t index = device_classes::index_of(class_bytes(bytes, align));
+  void* block = slabs_.try_allocate(index);
+  if (block == nullptr) {
+    add_slab(index);
+    block = slabs_.try_allocate(index);
+  }
+  requested_bytes_ += bytes;
+  return block;
 }
 
 void device_heap::deallocate_slow(void* block, std::size_t bytes, std::size_t align,
@@ -135,7 +137,7 @@ bool device_heap::finish_deallocation(void* block, std::size_t bytes, std::size_
   const bool trims = pending_.consume(default_alignment);
   heap_range* const range = ranges_.live_at(address);
   if (is_small(bytes, align)) {
-    if (result == free_result::not_listed && (trims || align > default_alignment))
+    if (result == free_result::not_listed)  // an alignment, a posted trim, or another region
       result = deallocate_in_slab(block, bytes, class_bytes(bytes, align));
     if (result == free_result::over_watermark) free_slab(*range->slab);
   } else if (range != nullptr && range->slab == nullptr && !range->is_retired && range->begin == address &&

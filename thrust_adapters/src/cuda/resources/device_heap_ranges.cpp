@@ -55,14 +55,17 @@ heap_range* device_heap::try_allocate_range(std::size_t bytes, std::size_t align
   ranges_.prepare();
   heap_range* const ready = ranges_.best_fit(bytes, align);
   if (ready != nullptr && (prefers_memory() || !fits_a_smaller_range(bytes, align, *ready)))
-    return &cut(*ready, heap_ranges::place_in(*ready, bytes, align), bytes);
+    return &cut_ready(*ready, bytes, align);
+  return map_range(bytes, align, refusal);
+}
+
+heap_range* device_heap::map_range(std::size_t bytes, std::size_t align, char const*& refusal) {
   if (upstream_ != nullptr) {
     const std::size_t padded = add_saturating(bytes, align - default_alignment);
     if (padded > tidemark::detail::max_block_bytes) refuse(bytes, align, "");
     heap_range& chunk = add_chunk(padded);
-    heap_range& taken = cut(chunk, heap_ranges::place_in(chunk, bytes, align), bytes);
     ++misses_;
-    return &taken;
+    return &cut_ready(chunk, bytes, align);
   }
   if (bytes > total_bytes_ || align > addresses_per_byte_of_memory * total_bytes_) {
     refusal = device_memory_exhausted;
@@ -71,7 +74,7 @@ heap_range* device_heap::try_allocate_range(std::size_t bytes, std::size_t align
   // A smaller range without memory may have been preferred to a range with memory.
   const auto cut_ready_range = [&]() -> heap_range* {
     heap_range* const fits = ranges_.best_fit(bytes, align);
-    return fits != nullptr ? &cut(*fits, heap_ranges::place_in(*fits, bytes, align), bytes) : nullptr;
+    return fits != nullptr ? &cut_ready(*fits, bytes, align) : nullptr;
   };
   placement to = cheapest_place(bytes, align);
   if (to.range != nullptr && to.missing == 0) return &cut(*to.range, to.begin, bytes);
@@ -103,6 +106,16 @@ heap_range* device_heap::try_allocate_range(std::size_t bytes, std::size_t align
   heap_range& taken = cut(*to.range, to.begin, bytes);
   ++misses_;
   return &taken;
+}
+
+// Slabs and blocks smaller than a unit take the end of the range, larger blocks the beginning. Blocks of
+// similar sizes thus become neighbours, and their free ranges merge into larger ones. Memory of graphs does
+// not move, and its low end is reused most.
+heap_range& device_heap::cut_ready(heap_range& ready, std::size_t bytes, std::size_t align) {
+  const bool at_end = bytes < unit_bytes_ && !keeps_addresses_;
+  const std::uintptr_t begin = at_end ? tidemark::detail::align_down(ready.end() - bytes, align)
+                                      : heap_ranges::place_in(ready, bytes, align);
+  return cut(ready, begin, bytes);
 }
 
 heap_range& device_heap::cut(heap_range& from, std::uintptr_t begin, std::size_t bytes) {

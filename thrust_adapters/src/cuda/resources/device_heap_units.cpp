@@ -13,9 +13,10 @@
 namespace tidemark::gpu::detail {
 namespace {
 
-// The heap creates new memory, instead of moving units, up to this share above the peak of live bytes. Up to
-// the second share it creates new memory instead of waiting, if this is enough for the block.
-constexpr std::size_t slack_before_moves = 96, slack_before_waits = 64;
+// The heap creates new memory, instead of moving units, up to this share above the peak of live bytes. The
+// share is smaller for the first allocations, which are most of those of a program with plans.
+constexpr std::size_t first_slack = 96, later_slack = 54;
+constexpr std::uint64_t first_allocations = 4096;
 // The next blocks may need memory too. Marks behind the next frees show which memory may move.
 constexpr int marks_after_need = 8;
 
@@ -34,12 +35,13 @@ bool device_heap::gather(placement const& to, std::size_t live_bytes, char const
     if (marks_.wait()) move_idle();
   };
   const std::size_t most = std::max(peak_cut_bytes_, live_bytes);
-  const auto create_within = [&](std::size_t slack) {
-    const std::size_t wanted = (most + slack) / unit_bytes_ + 2, held = held_bytes_ / unit_bytes_;
-    if (wanted >= held + lacks()) create(lacks(), refusal);
+  const std::size_t slack = most / (counts().allocations < first_allocations ? first_slack : later_slack);
+  const auto create_within_slack = [&] {
+    const std::size_t wanted = (most + slack) / unit_bytes_ + 2;
+    if (wanted >= held_bytes_ / unit_bytes_ + lacks()) create(lacks(), refusal);
   };
   if (keeps_addresses_) share_idle(lacks(), to);
-  create_within(most / slack_before_moves);
+  create_within_slack();
   if (lacks() == 0) return true;
   const auto is_worth_moves = [&](std::uint64_t moves) {
     return may_move(moves) || lacks() * unit_bytes_ > most / slack_before_best_fit;
@@ -47,7 +49,7 @@ bool device_heap::gather(placement const& to, std::size_t live_bytes, char const
   if (may_unmap && is_worth_moves(lacks())) {
     marks_.query();
     move_idle();
-    create_within(most / slack_before_waits);
+    create_within_slack();
     if (lacks() != 0 && is_worth_moves(lacks() + move_budget::moves_per_wait) &&
         ranges_.returnable_bytes() >= lacks() * unit_bytes_)
       wait_and_move();
@@ -84,7 +86,7 @@ void device_heap::create(std::size_t units, char const*& refusal) {
 // which stay mapped to the same memory and are retired. Work on the old and on the new addresses is in the
 // order of the stream, as if a block were reused in place.
 void device_heap::share_idle(std::size_t units, placement const& but) {
-  ranges_.visit_largest_first([&](heap_range& range) {
+  ranges_.visit_free(heap_ranges::visit_order::largest_first, [&](heap_range& range) {
     if (units == 0) return false;
     heap_region& region = *range.region;
     if (&range == but.range || region.is_chunk) return true;
@@ -125,12 +127,14 @@ void device_heap::unmap_retired() noexcept {
   }
 }
 
-// Takes units first from ranges without complete memory, because such a range serves no block. Takes units of
-// large ranges before those of small ranges.
+// Takes units first from ranges without complete memory, because such a range serves no block. A move takes
+// the units of small ones first, because a large one needs fewer units to serve a block.
 template <class Take>
 std::size_t device_heap::unmap_idle(std::size_t units, placement const& but, Take take) noexcept {
   std::size_t taken = 0;
-  ranges_.visit_largest_first([&](heap_range& range) {
+  const bool moves = but.range != nullptr;
+  using enum heap_ranges::visit_order;
+  ranges_.visit_free(moves ? smallest_first : largest_first, [&](heap_range& range) {
     if (range.region->is_chunk) return true;
     auto [first, last] = ranges_.whole_units(range);
     if (&range == but.range) {

@@ -165,11 +165,10 @@ void heap_ranges::remove_pages(heap_range& range) noexcept {
     region.pages[first] = before;
 }
 
-heap_region* heap_ranges::find_region(std::uintptr_t address) const noexcept {
+void heap_ranges::find_region(std::uintptr_t address) const noexcept {
   const auto above = std::ranges::upper_bound(sorted_, address, {},
                                               [](heap_region const* each) { return each->addresses.begin; });
-  if (above == sorted_.begin() || !above[-1]->addresses.contains(address)) return nullptr;
-  return latest_ = above[-1];
+  if (above != sorted_.begin() && above[-1]->addresses.contains(address)) latest_ = above[-1];
 }
 
 // ---- free ranges ------------------------------------------------------------------------------------------
@@ -191,49 +190,11 @@ void free_lists::insert(heap_range& range) noexcept {
   ++size_;
 }
 
-void free_lists::erase(heap_range& range) noexcept {
-  if (range.next_free != nullptr) range.next_free->previous_free = range.previous_free;
-  --size_;
-  if (range.previous_free != nullptr) {
-    range.previous_free->next_free = range.next_free;
-    return;
-  }
-  const std::size_t bin = bin_of(range.bytes);
-  lists_[bin] = range.next_free;
-  if (range.next_free != nullptr) return;
-  used_bins_[bin / 64] &= ~(std::uint64_t{1} << bin % 64);
-  if (used_bins_[bin / 64] == 0) used_words_ &= ~(std::uint64_t{1} << bin / 64);
-}
-
-// Searches a long list to its end before it gives up.
-heap_range* free_lists::first(std::size_t bytes) const noexcept {
-  const std::size_t bin = bin_of(bytes);
-  heap_range* at = lists_[bin];
-  for (std::size_t step = 0; step < steps && at != nullptr && at->bytes < bytes; ++step) at = at->next_free;
-  if (at != nullptr && at->bytes >= bytes) return at;
-  heap_range* const larger = first_from(bin + 1);
-  if (larger != nullptr) return larger;
-  while (at != nullptr && at->bytes < bytes) at = at->next_free;
-  return at;
-}
-
-heap_range* free_lists::first_from(std::size_t bin) const noexcept {
-  if (bin == bin_count) return nullptr;
-  std::size_t word = bin / 64;
-  std::uint64_t used = used_bins_[word] & (~std::uint64_t{} << bin % 64);
-  if (used == 0) {
-    const std::uint64_t words = used_words_ & (~std::uint64_t{} << word << 1);
-    if (words == 0) return nullptr;
-    word = static_cast<std::size_t>(std::countr_zero(words));
-    used = used_bins_[word];
-  }
-  return lists_[word * 64 + static_cast<std::size_t>(std::countr_zero(used))];
-}
-
 heap_range* free_lists::last_below(std::size_t bin) const noexcept {
   const auto top_bit = [](std::uint64_t bits) { return static_cast<std::size_t>(std::bit_width(bits)) - 1; };
+  if (bin-- == 0) return nullptr;
   std::size_t word = bin / 64;
-  std::uint64_t used = word < used_bins_.size() ? used_bins_[word] & ~(~std::uint64_t{} << bin % 64) : 0;
+  std::uint64_t used = used_bins_[word] & (~std::uint64_t{} >> (63 - bin % 64));
   if (used == 0) {
     const std::uint64_t words = used_words_ & ~(~std::uint64_t{} << word);
     if (words == 0) return nullptr;
@@ -257,12 +218,6 @@ void heap_ranges::list(heap_range& range) noexcept {
   range.returnable_bytes = returnable_bytes(range);
   returnable_bytes_ += range.returnable_bytes;
   (range.missing_bytes != 0 ? lacking_ : ready_).insert(range);
-}
-
-void heap_ranges::unlist(heap_range& range) noexcept {
-  range.is_free = false;
-  returnable_bytes_ -= range.returnable_bytes;
-  (range.missing_bytes != 0 ? lacking_ : ready_).erase(range);
 }
 
 std::size_t heap_ranges::returnable_bytes(heap_range const& range) const noexcept {

@@ -219,7 +219,7 @@ class device_heap {
                                                                  std::size_t needed_bytes) noexcept {
     using tidemark::detail::free_result;
     const auto address = reinterpret_cast<std::uintptr_t>(block);
-    heap_range const* const range = ranges_.live_at(address);
+    heap_range const* const range = ranges_.live_in_latest_region(address);
     heap_slab* const slab = range != nullptr ? range->slab : nullptr;
     if (slab == nullptr || !slab->is_class_of(needed_bytes) || !slabs_.try_deallocate(*slab, address))
         [[unlikely]]
@@ -240,10 +240,14 @@ class device_heap {
   [[noreturn]] TIDEMARK_COLD void refuse(std::size_t bytes, std::size_t align, char const* because);
   [[nodiscard]] heap_range& allocate_range(std::size_t bytes, std::size_t align);
   [[nodiscard]] heap_range* try_allocate_range(std::size_t bytes, std::size_t align, char const*& refusal);
+  [[nodiscard]] TIDEMARK_COLD heap_range* map_range(std::size_t bytes, std::size_t align,
+                                                    char const*& refusal);
+  [[nodiscard]] heap_range& cut_ready(heap_range& ready, std::size_t bytes, std::size_t align);
   [[nodiscard]] heap_range& cut(heap_range& from, std::uintptr_t begin, std::size_t bytes);
   void free_range(heap_range& live) noexcept;
   void free_slab(heap_slab& slab) noexcept;
   void free_empty_slabs() noexcept;
+  [[nodiscard]] TIDEMARK_COLD void* allocate_small(std::size_t bytes, std::size_t align);
   void add_slab(std::size_t index);
 
   struct placement {

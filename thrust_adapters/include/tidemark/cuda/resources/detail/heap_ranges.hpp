@@ -152,13 +152,17 @@ class heap_ranges {
   [[nodiscard]] heap_range* best_fit(std::size_t bytes, std::size_t align) const noexcept;
   /// Returns the free ranges that lack memory.
   [[nodiscard]] free_lists const& lacking() const noexcept { return lacking_; }
-  /// Calls `visit` with free ranges until it returns false: ranges that lack memory, then the other ranges,
-  /// each from the largest on. `visit` may call `set_missing`, `cut` or `retire` for the range.
+  /// Order of the free ranges that lack memory.
+  enum class visit_order { smallest_first, largest_first };
+  /// Calls `visit` with free ranges until it returns false: ranges that lack memory, then the other ranges
+  /// from the largest on. `visit` may call `set_missing`, `cut` or `retire` for the range.
   template <class Visit>
-  void visit_largest_first(Visit visit) {
+  void visit_free(visit_order of_lacking, Visit visit) {
     for (free_lists const* lists : {&lacking_, &ready_}) {
-      for (heap_range* range = lists->last(); range != nullptr;) {
-        heap_range* const next = lists->previous(*range);  // before the range moves to another list
+      const bool ascends = lists == &lacking_ && of_lacking == visit_order::smallest_first;
+      for (heap_range* range = ascends ? lists->first(0) : lists->last(); range != nullptr;) {
+        // Found before the range moves to another list.
+        heap_range* const next = ascends ? lists->next(*range) : lists->previous(*range);
         if (!visit(*range)) return;
         range = next;
       }
@@ -196,11 +200,15 @@ class heap_ranges {
   /// Returns the live range that contains an address; null if there is no such range. O(1) for a heap of one
   /// region, else O(log(regions)).
   [[nodiscard]] heap_range* live_at(std::uintptr_t address) const noexcept {
-    heap_region* const region = region_at(address);
-    if (region == nullptr) return nullptr;
-    const std::size_t page = region->page_of(address);
-    if (page >= region->pages.size()) return nullptr;
-    heap_range* found = region->pages[page];
+    if (latest_ == nullptr || !latest_->addresses.contains(address)) find_region(address);
+    return live_in_latest_region(address);
+  }
+  /// The same in the region of the last `live_at`.
+  [[nodiscard]] heap_range* live_in_latest_region(std::uintptr_t address) const noexcept {
+    if (latest_ == nullptr || !latest_->addresses.contains(address)) return nullptr;
+    const std::size_t page = latest_->page_of(address);
+    if (page >= latest_->pages.size()) return nullptr;
+    heap_range* found = latest_->pages[page];
     if (found != nullptr && found->begin > address) found = live_before(*found);
     return found != nullptr && address - found->begin < found->bytes ? found : nullptr;
   }
@@ -232,11 +240,7 @@ class heap_ranges {
   [[nodiscard]] char const* broken_invariant() const noexcept;
 
  private:
-  [[nodiscard]] heap_region* region_at(std::uintptr_t address) const noexcept {
-    if (latest_ != nullptr && latest_->addresses.contains(address)) return latest_;
-    return find_region(address);
-  }
-  [[nodiscard]] heap_region* find_region(std::uintptr_t address) const noexcept;
+  void find_region(std::uintptr_t address) const noexcept;
   // Relies on the rule that no two free ranges touch.
   [[nodiscard]] static heap_range* live_before(heap_range const& range) noexcept {
     heap_range* const before = range.before;
@@ -265,5 +269,50 @@ class heap_ranges {
   mutable heap_region* latest_ = nullptr;  // region of the last address
   std::size_t returnable_bytes_ = 0;
 };
+
+inline void free_lists::erase(heap_range& range) noexcept {
+  if (range.next_free != nullptr) range.next_free->previous_free = range.previous_free;
+  --size_;
+  if (range.previous_free != nullptr) {
+    range.previous_free->next_free = range.next_free;
+    return;
+  }
+  const std::size_t bin = bin_of(range.bytes);
+  lists_[bin] = range.next_free;
+  if (range.next_free != nullptr) return;
+  used_bins_[bin / 64] &= ~(std::uint64_t{1} << bin % 64);
+  if (used_bins_[bin / 64] == 0) used_words_ &= ~(std::uint64_t{1} << bin / 64);
+}
+
+inline heap_range* free_lists::first_from(std::size_t bin) const noexcept {
+  if (bin == bin_count) return nullptr;
+  std::size_t word = bin / 64;
+  std::uint64_t used = used_bins_[word] & (~std::uint64_t{} << bin % 64);
+  if (used == 0) {
+    const std::uint64_t words = used_words_ & (~std::uint64_t{} << word << 1);
+    if (words == 0) return nullptr;
+    word = static_cast<std::size_t>(std::countr_zero(words));
+    used = used_bins_[word];
+  }
+  return lists_[word * 64 + static_cast<std::size_t>(std::countr_zero(used))];
+}
+
+// Searches a long list to its end before it gives up.
+inline heap_range* free_lists::first(std::size_t bytes) const noexcept {
+  const std::size_t bin = bin_of(bytes);
+  heap_range* at = lists_[bin];
+  for (std::size_t step = 0; step < steps && at != nullptr && at->bytes < bytes; ++step) at = at->next_free;
+  if (at != nullptr && at->bytes >= bytes) return at;
+  heap_range* const larger = first_from(bin + 1);
+  if (larger != nullptr) return larger;
+  while (at != nullptr && at->bytes < bytes) at = at->next_free;
+  return at;
+}
+
+inline void heap_ranges::unlist(heap_range& range) noexcept {
+  range.is_free = false;
+  returnable_bytes_ -= range.returnable_bytes;
+  (range.missing_bytes != 0 ? lacking_ : ready_).erase(range);
+}
 
 }  // namespace tidemark::gpu::detail

@@ -191,9 +191,11 @@ class heap_slabs {
   }
 
   std::pmr::memory_resource* bookkeeping_;
+  std::uint64_t allocations_ = 0;
+  // Between the counts: a 16-byte load of two counts would wait for the last store to one of them.
   std::array<size_class, device_class_count> classes_;
   std::size_t used_bytes_ = 0;
-  std::uint64_t allocations_ = 0, deallocations_ = 0;
+  std::uint64_t deallocations_ = 0;
 };
 
 }  // namespace tidemark::gpu::detail
