@@ -11,9 +11,12 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "choices.hpp"
 #include "recording_supply.hpp"
 #include "trapped_scopes.hpp"
 #include "violation_recorder.hpp"
@@ -211,6 +214,27 @@ TEST(arena_trap, serves_the_same_bytes_in_a_fixed_arena_as_without_traps) {
     EXPECT_EQ(served_bytes({.one_in = 1, .reserve = 128 * KiB}, block_bytes), without)
         << "with few addresses";
   }
+}
+
+TEST(arena_trap, keeps_the_capacity_of_a_fixed_arena_over_scopes_and_blocks_of_any_size) {
+  constexpr std::size_t capacity = 1 * MiB, slack = 8 * KiB;
+  test::choices random{49};
+  arena a{{.reserve = capacity, .growable = false, .trap = {.one_in = 2, .reserve = 64 * KiB}}};
+  std::vector<std::unique_ptr<arena::scope>> scopes;
+  for (int i = 0; i < 5000; ++i) {
+    if (i % 200 == 0 || (random() % 4 == 0 && scopes.size() > 2)) {
+      while (!scopes.empty()) scopes.pop_back();
+      a.reset();
+    }
+    if (random() % 4 == 0) scopes.push_back(std::make_unique<arena::scope>(a));
+    const std::size_t bytes = 1 + random() % (random() % 3 == 0 ? 700 * KiB : 20 * KiB),
+                      before = a.position();
+    if (void* const block = a.try_allocate(bytes)) std::memset(block, 0x5A, bytes);
+    else EXPECT_GT(before + bytes + slack, capacity) << "block " << i << " of " << bytes << " bytes";
+    EXPECT_LE(a.position(), capacity);
+    a.check_invariants();
+  }
+  while (!scopes.empty()) scopes.pop_back();
 }
 
 TEST(arena_trap, reserves_no_extra_chunk_for_scopes_that_outgrow_their_slices) {

@@ -282,7 +282,8 @@ bool arena_state<AddressSpace>::commit_up_to(chunk_record& chunk, std::uintptr_t
       space_.commit({chunk.committed, units_up_to(wanted)},
                     units_up_to(round_up(last - chunk.begin, space_.granularity())));
   if (committed == 0) return false;
-  const std::uintptr_t target = min_of(chunk.end, chunk.committed + committed);
+  const std::uintptr_t most = is_trapping() ? align_up(chunk.end, space_.granularity()) : chunk.end;
+  const std::uintptr_t target = min_of(most, chunk.committed + committed);
   chunk.marks.on_commit(chunk.committed, target, name());
   committed_bytes_ += target - chunk.committed;
   chunk.committed = target;
@@ -399,7 +400,7 @@ bool arena_state<AddressSpace>::expand(void* block, std::size_t old_bytes, std::
 template <class AddressSpace>
 std::size_t arena_state<AddressSpace>::largest_bytes(std::size_t align, refusal refused) const noexcept {
   const auto room = [=](chunk_record const& chunk, std::uintptr_t from) -> std::size_t {
-    const std::uintptr_t end = refused == refusal::memory ? chunk.committed : chunk.end;
+    const std::uintptr_t end = refused == refusal::memory ? min_of(chunk.committed, chunk.end) : chunk.end;
     const std::uintptr_t block = place(from, end, 0, align);
     return block != 0 ? end - block : 0;
   };

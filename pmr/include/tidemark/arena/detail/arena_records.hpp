@@ -54,7 +54,7 @@ struct byte_marks {
 
 /// One range of an arena. Records lie beside the memory and never in it, because the memory may be a
 /// device's. Invariants: `begin <= committed <= end`, `begin <= touched <= end`, and `[begin, end)` lies in
-/// `range`.
+/// `range`. If the arena traps, `end` may be lower: the capacity then ends in this chunk.
 template <class AddressSpace>
 struct arena_chunk {
   static constexpr bool on_host = AddressSpace::traits.host_accessible;

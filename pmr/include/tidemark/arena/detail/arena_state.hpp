@@ -83,7 +83,7 @@ inline constexpr std::size_t max_request = (std::numeric_limits<std::size_t>::ma
 /// address.
 ///
 /// Invariants, checked by `check_invariants()`; `chunk` is the current chunk:
-/// - `chunk.begin <= marked <= floor <= cursor <= end == chunk.committed <= chunk.end`
+/// - `chunk.begin <= marked <= floor <= cursor <= end == min(chunk.committed, chunk.end)`
 /// - `chunk.begin <= high`, and `cursor`, `floor` are multiples of `block_granule`
 /// - `position() == chunk.base + (cursor - chunk.begin)`, and bases do not decrease along the used chunks
 /// - bytes at or above `max(cursor, high, dirty)` have not been touched since they were committed
@@ -161,6 +161,7 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
     if (observer_ != nullptr) end_ = closed_end(chunk);
     if constexpr (can_trap) {
       if (trap_ == nullptr) return;
+      end_ = min_of(end_, chunk.end);  // `bound` may have lowered it
       high_ = chunk.begin;
       if (trap_->is_due()) end_ = 0;
     }
@@ -401,7 +402,8 @@ void arena_state<AddressSpace>::check_invariants() const noexcept {
     }
   }
   expect(cursor_ <= chunk_->committed, "cursor <= chunk.committed");
-  expect(end_ == (is_due ? closed_end(*chunk_) : chunk_->committed), "end == chunk.committed");
+  expect(end_ == (is_due ? closed_end(*chunk_) : min_of(chunk_->committed, chunk_->end)),
+         "end == min(chunk.committed, chunk.end)");
   expect(chunk_->begin <= high_ && high_ <= chunk_->committed, "chunk.begin <= high <= chunk.committed");
   expect(cursor_ % block_granule == 0, "cursor % block_granule == 0");
   expect(floor_ % block_granule == 0, "floor % block_granule == 0");
@@ -414,7 +416,10 @@ void arena_state<AddressSpace>::check_invariants() const noexcept {
     chunks += chunk->range.empty() ? 0 : 1;
     committed += chunk->committed - chunk->begin;
     reserved += chunk->range.size;
-    expect(chunk->begin <= chunk->committed && chunk->committed <= chunk->end, "begin <= committed <= end");
+    const std::uintptr_t most = !is_trapping()         ? chunk->end
+                                : chunk->range.empty() ? align_up(chunk->end, space_.granularity())
+                                                       : chunk->range.end();
+    expect(chunk->begin <= chunk->committed && chunk->committed <= most, "begin <= committed <= end");
     expect(chunk->next == nullptr || chunk->next->previous == chunk, "next.previous == chunk");
     if (chunk == chunk_) in_use = false;
     if (in_use) expect(chunk->next != nullptr && chunk->base <= chunk->next->base, "base <= next.base");
