@@ -14,7 +14,7 @@
 namespace tidemark::detail {
 
 /// The production atomics. Lock-free code is a template over this policy. Tests pass a policy that tries
-/// every schedule (`tests/support/interleavings.hpp`, decision 44).
+/// every schedule (`tests/support/interleavings.hpp`).
 struct std_atomics {
   template <class T>
   using atomic = std::atomic<T>;
