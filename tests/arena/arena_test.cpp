@@ -213,6 +213,10 @@ TEST(arena, make_requires_a_resource_for_types_that_take_one) {
   static_assert(!is_made<std::pmr::string, char const*> && !is_made<std::pmr::map<int, int>>);
   static_assert(is_made<numbers, arena*> && is_made<numbers, int, std::pmr::memory_resource*>);
   static_assert(is_made<numbers, int*, int*, numbers::allocator_type> && is_made<numbers, numbers>);
+  static_assert(!is_made<numbers, numbers&> && !is_made<numbers, numbers const&>);
+  static_assert(is_made<numbers, std::pmr::memory_resource*> && is_made<numbers, numbers const&, arena*>);
+  static_assert(is_made<std::pmr::string, std::pmr::memory_resource*>);
+  static_assert(is_made<std::pmr::map<int, int>, std::pmr::memory_resource*>);
   static_assert(is_made<std::pmr::string, char const*, arena*> && is_made<std::pmr::map<int, int>, arena*>);
   static_assert(is_made<std::vector<int>, int> && is_made<int, int> && is_made<takes_arena, arena&>);
   arena a;

@@ -147,7 +147,7 @@ TEST_F(excerpts, device_arena_loop_leaves_the_arena_empty) {
   device_arena step{{.reserve = 16 * GiB, .name = "step"}, stream};
   for (int i = 0; i < 1000; ++i) {
     device_arena::scope scope{step};
-    float* x = step.push_array<float>(n, uninitialized).data();
+    float* x = scope.push_array<float>(n, uninitialized).data();
     forward(x, n, stream);                              // kernel<<<blocks, threads, 0, stream>>>(x, n)
   }                                                     // the next iteration gets the same addresses
   EXPECT_EQ(step.position(), 0u);
@@ -171,7 +171,7 @@ void run(ncclComm* comm, gpu::stream_handle stream, std::size_t n) {
                   gpu::nccl_memory{{.stream = stream}}, gpu::nccl_window_registrar{comm, stream}};
   for (int i = 0; i < 1000; ++i) {
     nccl_arena::scope scope{step};
-    float* gradients = step.push_array<float>(n, uninitialized).data();
+    float* gradients = scope.push_array<float>(n, uninitialized).data();
     backward(gradients, n, stream);
     ncclAllReduce(gradients, gradients, n, ncclFloat, ncclSum, comm, stream);
   }                                                     // no call but those of the program

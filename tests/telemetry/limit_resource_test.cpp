@@ -112,6 +112,7 @@ TEST(limit_resource, has_a_name_without_an_upstream) {
   limit_resource budget{8, "tape"};
   EXPECT_STREQ(budget.name(), "tape");
   EXPECT_EQ(budget.upstream_resource(), std::pmr::get_default_resource());
+  EXPECT_STREQ((limit_resource{8, nullptr}.name()), "limit_resource");
   EXPECT_STREQ(statistics_resource{"counted"}.name(), "counted");
 }
 

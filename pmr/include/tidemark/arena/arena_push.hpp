@@ -43,13 +43,14 @@ namespace detail {
 template <class T>
 concept needs_no_destructor = std::is_trivially_destructible_v<T>;
 
-/// True if a `T` made from `arguments` would allocate from the default resource, although `T` also takes a
-/// resource after them.
+/// True if a `T` made from `arguments`, which have no resource, would allocate from the default resource,
+/// although `T` also takes a resource after them. A move keeps the resource of the other `T`.
 template <class T, class... Arguments>
-concept lacks_resource = requires { typename T::allocator_type; } &&
-                         std::convertible_to<std::pmr::memory_resource*, typename T::allocator_type> &&
-                         !(std::same_as<std::remove_cvref_t<Arguments>, T> || ...) &&
-                         std::constructible_from<T, Arguments..., std::pmr::memory_resource*>;
+concept lacks_resource =
+    requires { typename T::allocator_type; } &&
+    std::convertible_to<std::pmr::memory_resource*, typename T::allocator_type> &&
+    !((std::same_as<Arguments, T> || std::convertible_to<Arguments, typename T::allocator_type>) || ...) &&
+    std::constructible_from<T, Arguments..., std::pmr::memory_resource*>;
 
 template <class Range>
 using copied_element = typename decltype(std::span{std::declval<Range const&>()})::value_type;

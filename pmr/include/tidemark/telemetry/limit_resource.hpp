@@ -46,7 +46,7 @@ class limit_resource final : public detail::observing_adaptor<limit_resource> {
 
   /// Rejects a wrong form at compile time; the message names the right form.
   template <std::convertible_to<std::pmr::memory_resource*> Upstream, class... Rest>
-    requires(!std::integral<Upstream>)
+    requires(!std::integral<Upstream> && !std::same_as<Upstream, std::nullptr_t>)
   limit_resource(std::size_t, Upstream, Rest...) : limit_resource{std::size_t{0}} {
     static_assert(
         detail::right_form<Upstream>,

@@ -27,9 +27,9 @@ class observer_list : public allocation_observer {
   observer_list(std::initializer_list<allocation_observer*> observers);
   virtual ~observer_list() = default;
 
-  /// Asks the observers. @throws the exception of an observer
+  /// Passes the call to each observer. @throws the exception of an observer, after `failed` for those before it
   void before_allocate(std::size_t bytes, std::size_t align) override;
-  /// Tells the observers. @throws the exception of an observer
+  /// Passes the call to each observer. @throws the exception of an observer; the others then release the block
   void allocated(void* block, std::size_t bytes, std::size_t align) override;
   void failed(std::size_t bytes) noexcept override;
   void released(void* block, std::size_t bytes) noexcept override;

@@ -43,7 +43,9 @@ class trace_resource final : public detail::observing_adaptor<trace_resource> {
   trace_resource(std::pmr::memory_resource* upstream, trace_log& log, char const* name)
       : trace_resource{upstream, log, std::string{detail::name_or(name, "trace_resource")}} {}
   /// The same on the default resource: `trace_resource nodes{log, "nodes"}`.
-  explicit trace_resource(trace_log& log, std::string name = "trace_resource")
+  explicit trace_resource(trace_log& log, char const* name = nullptr)
+      : trace_resource{std::pmr::get_default_resource(), log, name} {}
+  trace_resource(trace_log& log, std::string name)
       : trace_resource{std::pmr::get_default_resource(), log, std::move(name)} {}
   ~trace_resource() override;
 
@@ -53,7 +55,7 @@ class trace_resource final : public detail::observing_adaptor<trace_resource> {
   void allocated(void* block, std::size_t bytes, std::size_t align) override;
   /// Writes the end of the block, if the log knows the block.
   void released(void* block, std::size_t bytes) noexcept override;
-  /// Begins a slice with the name of this resource and the kind, such as "nodes 128".
+  /// Begins a slice with the name of this resource and the kind, such as "nodes kind 128".
   void step_began(std::uint64_t kind) noexcept override;
   /// Ends the slice.
   void step_ended() noexcept override;

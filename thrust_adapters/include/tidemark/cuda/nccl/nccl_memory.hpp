@@ -34,7 +34,7 @@ struct nccl_memory_options {
 ///                 gpu::nccl_memory{{.stream = stream}}, gpu::nccl_window_registrar{comm, stream}};
 /// {
 ///   nccl_arena::scope scope{step};
-///   float* gradients = step.push_array<float>(n, uninitialized).data();
+///   float* gradients = scope.push_array<float>(n, uninitialized).data();
 ///   ncclAllReduce(gradients, gradients, n, ncclFloat, ncclSum, comm, stream);   // without a copy
 /// }
 /// ```

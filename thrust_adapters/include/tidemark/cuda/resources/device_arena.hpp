@@ -30,7 +30,7 @@ namespace tidemark {
 /// device_arena step{{.reserve = 16 * GiB, .name = "step"}, stream};
 /// for (int i = 0; i < 1000; ++i) {
 ///   device_arena::scope scope{step};
-///   float* x = step.push_array<float>(n, uninitialized).data();
+///   float* x = scope.push_array<float>(n, uninitialized).data();
 ///   kernel<<<blocks, threads, 0, stream>>>(x, n);
 /// }                                                     // the next iteration gets the same addresses
 /// ```
