@@ -45,6 +45,7 @@ class trace_resource final : public detail::observing_adaptor<trace_resource> {
   /// The same on the default resource: `trace_resource nodes{log, "nodes"}`.
   explicit trace_resource(trace_log& log, char const* name = nullptr)
       : trace_resource{std::pmr::get_default_resource(), log, name} {}
+  /// The same with any text as name.
   trace_resource(trace_log& log, std::string name)
       : trace_resource{std::pmr::get_default_resource(), log, std::move(name)} {}
   ~trace_resource() override;
