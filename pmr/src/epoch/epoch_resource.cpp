@@ -121,6 +121,12 @@ void epoch_resource::deallocate_in_epoch(detail::block_group& newest, void* bloc
   deallocate_outside_epochs(own, block, bytes, align);
 }
 
+void epoch_resource::deallocate_outside_epochs(detail::block_group* own, void* block, std::size_t bytes,
+                                               std::size_t align) noexcept {
+  if (may_matter(block)) deallocate_by_range(own, block, bytes, align);
+  else options_.upstream->deallocate(block, bytes, align);
+}
+
 void epoch_resource::deallocate_by_range(detail::block_group* own, void* block, std::size_t bytes,
                                          std::size_t align) noexcept {
   detail::epoch_slab* const slab = find_range(block);

@@ -142,6 +142,8 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   /// wrong sizes and second deallocations of small blocks. The upstream checks the calls for other blocks.
   void deallocate(void* block, std::size_t bytes, std::size_t align = alignof(std::max_align_t)) noexcept {
     if (block == nullptr) return;
+    // Read before the epochs of this thread, because no block is tracked while the filter is empty.
+    if (filter_.is_empty()) return options_.upstream->deallocate(block, bytes, align);
     detail::block_group* const newest = detail::open_groups;
     if (newest != nullptr) deallocate_in_epoch(*newest, block, bytes, align);
     else deallocate_outside_epochs(nullptr, block, bytes, align);
@@ -187,7 +189,6 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   // reclaimed block and of a kept block with handles, and for every range that was ever a slab. One branch
   // tests both counts.
   [[nodiscard]] bool may_matter(void const* block) const noexcept {
-    if (filter_.is_empty()) return false;
     return (filter_.count(detail::address_of(block)) | filter_.count(detail::epoch_slab::range_of(block))) !=
            0;
   }
@@ -206,11 +207,9 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   void deallocate_in_epoch(detail::block_group& newest, void* block, std::size_t bytes,
                            std::size_t align) noexcept;
   // Deallocates any block. @param own the thread's group; null without an open epoch
+  // Not inline, because `deallocate` is inlined only while it is short.
   void deallocate_outside_epochs(detail::block_group* own, void* block, std::size_t bytes,
-                                 std::size_t align) noexcept {
-    if (may_matter(block)) deallocate_by_range(own, block, bytes, align);
-    else options_.upstream->deallocate(block, bytes, align);
-  }
+                                 std::size_t align) noexcept;
   // Deallocates a block in a slab, a block with a record, or any other block.
   void deallocate_by_range(detail::block_group* own, void* block, std::size_t bytes,
                            std::size_t align) noexcept;
@@ -249,7 +248,7 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
                                                    std::size_t align);
   [[nodiscard]] void* allocate_untracked(std::size_t bytes, std::size_t align) {
     void* const block = allocate_from_upstream(bytes, align);
-    if (may_matter(block)) [[unlikely]]
+    if (!filter_.is_empty() && may_matter(block)) [[unlikely]]
       remove_previous(block);
     return block;
   }

@@ -99,9 +99,10 @@ struct epoch_slab {
   // The remainder of a division by `block_bytes` is 0 if the fraction of the quotient is below the reciprocal
   // (Lemire, Kaser and Kurz, "Faster remainder by direct computation", 2019).
   [[nodiscard]] std::size_t block_at(void const* block) const noexcept {
-    const std::uint32_t one = reciprocal;
+    const std::uint32_t one = reciprocal, count = blocks;
+    if (count > max_blocks) __builtin_unreachable();  // a caller's comparison with `none` is then omitted
     const std::uint64_t quotient = (address_of(block) - address) * one;
-    return static_cast<std::uint32_t>(quotient) < one && quotient >> 32 < blocks ? quotient >> 32 : none;
+    return static_cast<std::uint32_t>(quotient) < one && quotient >> 32 < count ? quotient >> 32 : none;
   }
   [[nodiscard]] bool is_live(std::size_t i) const noexcept {
     return ((word(allocated, i / 64) & ~word(freed_outside, i / 64)) >> i % 64 & 1U) != 0;
