@@ -157,7 +157,8 @@ void graph_pairs(std::size_t n, std::size_t live) {
 
 /// Steps by a plan, each of 64 blocks of 256 bytes. Each block is freed before the next one, or all at the
 /// end.
-void planned_steps(std::size_t n, bool pairs_only) {
+template <bool PairsOnly>
+void planned_steps(std::size_t n) {
   planned_arena made;
   planned_arena& memory = *hidden(&made);
   std::array<void*, 64> blocks;
@@ -165,11 +166,10 @@ void planned_steps(std::size_t n, bool pairs_only) {
     const planned_arena::step step{memory};
     for (void*& block : blocks) {
       use(block = memory.allocate(hidden(std::size_t{256})));
-      if (pairs_only) memory.deallocate(block, hidden(std::size_t{256}));
+      if constexpr (PairsOnly) memory.deallocate(block, hidden(std::size_t{256}));
     }
-    for (void* block : blocks) {
-      if (!pairs_only) memory.deallocate(block, hidden(std::size_t{256}));
-    }
+    if constexpr (!PairsOnly)
+      for (void* block : blocks) memory.deallocate(block, hidden(std::size_t{256}));
   };
   one_step();  // recorded
   one_step();  // plans the step
@@ -647,8 +647,8 @@ int main(int count, char** arguments) {
   else if (is("graph_allocate")) graph_allocations(n);
   else if (is("graph_pair_of_64")) graph_pairs(n, 64);
   else if (is("graph_pair_of_8192")) graph_pairs(n, 8192);
-  else if (is("planned_step_of_64_pairs")) planned_steps(n, true);
-  else if (is("planned_step_of_64_blocks")) planned_steps(n, false);
+  else if (is("planned_step_of_64_pairs")) planned_steps<true>(n);
+  else if (is("planned_step_of_64_blocks")) planned_steps<false>(n);
   else if (is("pool_pair_64")) pool_pairs(n, 1);
   else if (is("pool_pair_64_of_50000_free")) pool_pairs(n, 50'000);
   else if (is("pool_large_pair_of_50")) large_pairs(n, 50);

@@ -24,7 +24,6 @@ plan_replayer::plan_replayer(step_plan plan) : plan_{std::move(plan)} {
   mask_ = places - 1;
   bind(0, true);
   begin(0);
-  enable_fast_path(false);
 }
 
 std::span<std::uint32_t const> plan_replayer::own_slots() const noexcept { return own_slots_; }
@@ -57,6 +56,7 @@ void plan_replayer::add_slots() {
   for (planned_block const* block : blocks_) offsets_.push_back(*block->life.offset);
   others_begin_ = origin_ =
       align_down(origin_, alignment_);  // offsets stay aligned after a move of the others
+  height_ = std::max(plan_.height, origin_);
   // A block that fits in the first slot of a request gets any free slot. Each slot therefore has the size of
   // the smallest, which the plan's height may cut off.
   for (std::uint32_t i : own_slots_) {
@@ -138,11 +138,12 @@ void plan_replayer::lay_out(std::span<std::size_t const> own, std::size_t others
     offsets_[i] = *blocks_[i]->life.offset - origin_ + others_begin;  // may wrap, twice
   for (std::size_t i = 0; i < own.size(); ++i) offsets_[own_slots_[i]] = own[i];
   others_begin_ = others_begin;
+  height_ = std::max(plan_.height, origin_) - origin_ + others_begin;
   base_ = 0;  // bound again later
 }
 
 void plan_replayer::bind(std::uintptr_t base, bool host_accessible) noexcept {
-  host_accessible_ = host_accessible;
+  position_->host_accessible_ = host_accessible;
   slot* const always_clear = &slots_.back();
   if (base == base_ && base != 0) return;
   base_ = base;
@@ -177,22 +178,22 @@ bool plan_replayer::deallocate_out_of_order(std::uintptr_t address, request_time
   slot* const ended = live_at(address);
   if (ended == nullptr) return false;
   if (!outlives(ended->index)) reorder_deallocation(*ended);
-  end(*ended, now);
+  position_->end(*ended, now);
   return true;
 }
 
 // Adopts the observed order of blocks that die at one time: swaps this block and the next.
 void plan_replayer::reorder_deallocation(slot& ended) noexcept {
-  while (!all_deallocated() && !(*next_deallocation_)->live() && (*next_deallocation_)->died >= begin_)
-    ++next_deallocation_;
+  slot* const*& next = position_->next_deallocation_;
+  while (!all_deallocated() && !(*next)->live() && (*next)->died >= begin_) ++next;
   if (all_deallocated()) return;
-  slot* const other = *next_deallocation_;
+  slot* const other = *next;
   slot** const listed = &deallocation_order_[deallocation_index_[ended.index]];
-  if (listed < next_deallocation_ || upper_of(&ended) != upper_of(other)) return;
+  if (listed < next || upper_of(&ended) != upper_of(other)) return;
   *listed = other;
   deallocation_order_[deallocation_index_[other->index]] = &ended;
   std::swap(deallocation_index_[ended.index], deallocation_index_[other->index]);
-  ++next_deallocation_;
+  ++next;
 }
 
 bool plan_replayer::search_clear(std::uint32_t slot) {

@@ -170,6 +170,7 @@ planned_core::planned_core(planned_region& region, bool host_accessible, planned
       foreign_{std::make_unique<foreign_blocks>()},
       recorder_{std::make_unique<step_recorder>()} {
   if (is_borrowed_) options_.max_slots = 1;  // slots of blocks that outlive a step have no bytes
+  no_plan_.move_position_to(fast_path_);
 }
 
 planned_core::~planned_core() {
@@ -185,8 +186,9 @@ void* planned_core::allocate_slow(std::size_t bytes, std::size_t align) {
   require_power_of_two(planned_kind, options_.name, align);
   if (observer_ == nullptr) return find_block(bytes, align);
   const auto allocate = [&] {
-    plan_replayer::slot* const next = plan_->next_in_order(bytes, align);
-    return next != nullptr ? plan_->assign_next(*next, bytes, now_) : find_block(bytes, align);
+    plan_replayer::fast_path& position = plan_->position();
+    plan_replayer::slot* const next = position.next_in_order(bytes, align);
+    return next != nullptr ? position.assign_next(*next, bytes, now_) : find_block(bytes, align);
   };
   return allocate_observed(*observer_, bytes, align, allocate,
                            [&](void* block) { reclaim_block(block, bytes, align); });
@@ -339,8 +341,9 @@ void planned_core::begin(planned_core*& opened, std::uint64_t kind) {
   if (foreign_->live() != 0) foreign_->find_blocking(*plan_);
   server_ = server::fallback;
   if (kind_->plan != nullptr) {
-    const bool is_committed = region_.committed_bytes() >= plan_->height() &&
-                              plan_->base() == region_.base() && plan_->base() % plan_->alignment() == 0;
+    const bool is_committed = plan_->base() == region_.base() &&
+                              (plan_->base() & (plan_->alignment() - 1)) == 0 &&
+                              region_.committed_bytes() >= plan_->height();
     server_ = is_committed && last_kind_ == nullptr ? server::plan : server::plan_uncommitted;
   } else {
     region_.decommit_above(used_bytes_end());  // the fallback needs the memory
@@ -369,8 +372,11 @@ void planned_core::switch_to(std::uint64_t kind) {
 }
 
 void planned_core::set_plan(plan_replayer& plan) noexcept {
+  if (observer_ == nullptr) {
+    plan_->take_position();
+    plan.move_position_to(fast_path_);
+  }
   plan_ = &plan;
-  fast_plan_ = observer_ == nullptr ? plan_ : &no_plan_;
 }
 
 void planned_core::detach_plan() {
@@ -458,23 +464,34 @@ bool planned_core::must_learn_later(std::uint64_t requests) const noexcept {
 // ---- learning ------------------------------------------------------------------------------------------
 
 void planned_core::learn_from_step() {
-  if (is_borrowed_ && kind_->plan == nullptr) return;  // `learn_from_previous_step` knows more
-  if (kind_->plan == nullptr) plan_anew(*kind_, learn(*recorder_), begin_);
-  else if (server_ == server::plan || server_ == server::plan_dropped) learn_from_replay();
-  else return;  // without memory for the plan the fallback needs its own
+  kind_of_step& kind = *kind_;
+  if (server_ == server::plan || server_ == server::plan_dropped) {
+    const bool is_whole = step_fallback_ == 0 && !is_refused_;
+    const bool has_too_much = is_loose(kind, now_ - begin_);
+    if (is_whole && kind.misses != 0) --kind.misses;
+    if (kind.more_due != 0) --kind.more_due;
+    if (!is_whole || has_too_much || has_missing_slots_) learn_from_replay(has_too_much);
+  } else if (kind.plan == nullptr && !is_borrowed_) {
+    plan_first_step();
+  } else {
+    return;  // the fallback needs its memory, or `learn_from_previous_step` knows more
+  }
+  if (fallback_bytes_ != 0) schedule_trims();
+}
+
+void planned_core::plan_first_step() { plan_anew(*kind_, learn(*recorder_), begin_); }
+
+// The next steps trim the fallback if it has served much beside the plan.
+void planned_core::schedule_trims() noexcept {
   if (is_borrowed_ || kind_->plan == nullptr || fallback_bytes_ <= kind_->plan->height() / fallback_share)
     return;
   fallback_bytes_ = 0;
   trims_due_ = options_.max_slots;
 }
 
-void planned_core::learn_from_replay() {
+// @param has_too_much true if the step needed far less than the plan
+void planned_core::learn_from_replay(bool has_too_much) {
   kind_of_step& kind = *kind_;
-  const bool is_whole = step_fallback_ == 0 && !is_refused_;
-  const bool has_too_much = is_loose(kind, now_ - begin_);
-  if (is_whole && kind.misses != 0) --kind.misses;
-  if (kind.more_due != 0) --kind.more_due;
-  if (is_whole && !has_too_much && !has_missing_slots_) return;
   if (must_rest(kind)) {
     if (2 * step_fallback_ < now_ - begin_) return;
     detach_plan();

@@ -12,7 +12,8 @@
 /// of the disjunction. While deallocations follow the order of the plan, one comparison shows that all
 /// predecessors of a slot are clear. The fast path compares only the next slot and the next deallocation.
 /// Slots with bytes of their own fail its comparison. The last slot fails it too, and stands for the next
-/// slot while the fast path is paused. The slow path searches further.
+/// slot while the fast path is paused. The slow path searches further. The owner of the current plan has the
+/// position of its run (`fast_path`).
 #pragma once
 
 #include <algorithm>
@@ -64,55 +65,98 @@ class plan_replayer {
   };
   static_assert(sizeof(slot) == 64, "a slot is one cache line");
 
+  /// The position of a run: its next request and its next deallocation. The owner of plans has one for its
+  /// current plan, so that its fast path does not load the address of the plan.
+  class fast_path {
+   public:
+    /// Returns the next slot if a request fits and its predecessors were deallocated in order; else null.
+    /// Call `assign_next` next. @pre The alignment of the plan is at least 16.
+    [[nodiscard]] slot* next_in_order(std::size_t bytes, std::size_t align) const noexcept {
+      slot* const next = next_;
+      if (!fits_in(*next, bytes, align) || next->deallocations_before > next_deallocation_) [[unlikely]]
+        return nullptr;
+      return next;
+    }
+    /// Allocates the next slot. @pre The slot is clear.
+    void* assign_next(slot& next, std::size_t bytes, request_time& now) noexcept {
+      next_ = &next + 1;
+      return assign(next, bytes, now);
+    }
+    /// Deallocates the block at an address if it is next in the order of the plan. @return false, with
+    /// nothing changed, if the block is not next.
+    [[nodiscard]] bool deallocate_in_order(std::uintptr_t address, request_time now) noexcept {
+      slot& next = **next_deallocation_;
+      if (next.address != address || !next.live()) [[unlikely]]
+        return false;
+      ++next_deallocation_;
+      end(next, now);
+      return true;
+    }
+
+   private:
+    friend plan_replayer;
+
+    // Only a large alignment needs a test if the compiler knows the request.
+    [[nodiscard]] static bool fits_in(slot const& one, std::size_t bytes, std::size_t align) noexcept {
+      return bytes <= one.max_bytes &&
+             (align <= alignof(std::max_align_t) || (one.address & (align - 1)) == 0);
+    }
+    void* assign(slot& to, std::size_t bytes, request_time& now) const noexcept {
+      to.born = now++;
+      to.bytes = bytes;
+      if constexpr (tools_are_notified) {
+        if (host_accessible_) detail::unpoison(to.address, bytes);
+      }
+      return reinterpret_cast<void*>(to.address);
+    }
+    void end(slot& ended, request_time now) const noexcept {
+      if constexpr (tools_are_notified) {
+        if (host_accessible_) poison(ended.address, ended.max_bytes);
+      }
+      ended.died = now;
+    }
+
+    slot* next_ = nullptr;  // slot of the next request; the last of all while the fast path is paused
+    slot* const* next_deallocation_ = nullptr;
+    bool host_accessible_ = true;
+  };
+
   /// @pre The plan is valid.
   explicit plan_replayer(step_plan plan);
   plan_replayer(plan_replayer const&) = delete;
   plan_replayer& operator=(plan_replayer const&) = delete;
 
-  // ---- fast path ----------------------------------------------------------------------------------------
-
-  /// Returns the next slot if a request fits and its predecessors were deallocated in order; else null. Call
-  /// `assign_next` next. @pre The alignment of the plan is at least 16.
-  [[nodiscard]] slot* next_in_order(std::size_t bytes, std::size_t align) noexcept {
-    slot* const next = next_;
-    if (!fits_in(*next, bytes, align) || next->deallocations_before > next_deallocation_) [[unlikely]]
-      return nullptr;
-    return next;
+  /// Returns the position of the run.
+  [[nodiscard]] fast_path& position() noexcept { return *position_; }
+  /// Moves the position of the run to the owner, until `take_position`. @pre The plan has its position.
+  void move_position_to(fast_path& owner) noexcept {
+    owner = own_position_;
+    position_ = &owner;
   }
-  /// Allocates the next slot. @pre The slot is clear.
-  void* assign_next(slot& next, std::size_t bytes, request_time& now) noexcept {
-    next_ = &next + 1;
-    return assign(next, bytes, now);
+  /// Moves the position of the run back to the plan.
+  void take_position() noexcept {
+    own_position_ = *position_;
+    position_ = &own_position_;
   }
 
-  /// Deallocates the block at an address if it is next in the order of the plan. @return false, with nothing
-  /// changed, if the block is not next.
-  [[nodiscard]] bool deallocate_in_order(std::uintptr_t address, request_time now) noexcept {
-    slot& next = **next_deallocation_;
-    if (next.address != address || !next.live()) [[unlikely]]
-      return false;
-    ++next_deallocation_;
-    end(next, now);
-    return true;
-  }
   /// Deallocates the block at an address. @return false, with nothing changed, if no live slot begins at the
   /// address.
   [[nodiscard]] bool deallocate(std::uintptr_t address, request_time now) noexcept {
-    return deallocate_in_order(address, now) || deallocate_out_of_order(address, now);
+    return position_->deallocate_in_order(address, now) || deallocate_out_of_order(address, now);
   }
-
-  // ---- slow path ----------------------------------------------------------------------------------------
 
   /// Sets the base address of the slots. @pre No slot is live, or the base does not change.
   void bind(std::uintptr_t base, bool host_accessible) noexcept;
-  /// Begins a run. @pre `now` is later than all earlier times.
+  /// Begins a run. The fast path is paused until `enable_fast_path`. @pre `now` is later than all earlier
+  /// times.
   void begin(request_time now) noexcept {
     begin_ = now;
-    position() = slots_.data();
-    next_deallocation_ = deallocation_order_.data();
+    paused_ = slots_.data();
+    position_->next_ = last_slot();
+    position_->next_deallocation_ = deallocation_order_.data();
   }
   /// Skips to a request; this run does not serve earlier requests any more.
-  void advance_to(std::size_t request) noexcept { position() = slots_.data() + request; }
+  void advance_to(std::size_t request) noexcept { next() = slots_.data() + request; }
 
   /// Returns the slots with bytes of their own, by request.
   [[nodiscard]] std::span<std::uint32_t const> own_slots() const noexcept;
@@ -122,9 +166,7 @@ class plan_replayer {
   /// Returns the first address of the slots without bytes of their own.
   [[nodiscard]] std::uintptr_t others_begin() const noexcept { return base_ + others_begin_; }
   /// Returns the bytes of the memory for all slots.
-  [[nodiscard]] std::size_t height() const noexcept {
-    return (std::max)(plan_.height, origin_) - origin_ + others_begin_;
-  }
+  [[nodiscard]] std::size_t height() const noexcept { return height_; }
   /// Makes `next_in_order` never return the slot of this request.
   void exclude_from_fast_path(std::size_t request) noexcept {
     slots_[request].deallocations_before = deallocation_order_.data() + deallocation_order_.size();
@@ -133,9 +175,9 @@ class plan_replayer {
   void enable_fast_path(bool enabled) noexcept {
     if (enabled != is_paused()) return;
     if (enabled) {
-      next_ = std::exchange(paused_, nullptr);
+      position_->next_ = std::exchange(paused_, nullptr);
     } else {
-      paused_ = std::exchange(next_, &slots_.back());
+      paused_ = std::exchange(position_->next_, last_slot());
     }
   }
 
@@ -144,13 +186,15 @@ class plan_replayer {
   [[nodiscard]] std::size_t requests() const noexcept { return plan_.requests; }
   /// Returns the next request.
   [[nodiscard]] std::size_t cursor() const noexcept {
-    return static_cast<std::size_t>((is_paused() ? paused_ : next_) - slots_.data());
+    return static_cast<std::size_t>((is_paused() ? paused_ : position_->next_) - slots_.data());
   }
   /// Returns all slots. Slot n is the first slot of request n; further slots of requests follow.
   [[nodiscard]] std::span<slot const> all_slots() const noexcept;
   [[nodiscard]] std::size_t request_of(std::uint32_t slot) const noexcept { return blocks_[slot]->request; }
   /// Returns true if all blocks of this run were deallocated, except blocks that outlive the step. O(1).
-  [[nodiscard]] bool all_deallocated() const noexcept { return *next_deallocation_ == &slots_.back(); }
+  [[nodiscard]] bool all_deallocated() const noexcept {
+    return *position_->next_deallocation_ == &slots_.back();
+  }
   /// Returns the number of live slots. O(slots).
   [[nodiscard]] std::size_t used_blocks() const noexcept;
   /// Returns the bytes of a request in the plan.
@@ -184,12 +228,7 @@ class plan_replayer {
   }
   /// Allocates a slot. @pre The slot is clear.
   void* assign(slot& to, std::size_t bytes, request_time& now) const noexcept {
-    to.born = now++;
-    to.bytes = bytes;
-    if constexpr (tools_are_notified) {
-      if (host_accessible_) detail::unpoison(to.address, bytes);
-    }
-    return reinterpret_cast<void*>(to.address);
+    return position_->assign(to, bytes, now);
   }
   /// Returns the live slot at an address; null if there is no such slot. O(1), amortised over a run, except
   /// for skipped requests.
@@ -214,17 +253,8 @@ class plan_replayer {
     return fibonacci_hash(address >> 4) >> 32;
   }
   [[nodiscard]] bool is_paused() const noexcept { return paused_ != nullptr; }
-  [[nodiscard]] slot*& position() noexcept { return is_paused() ? paused_ : next_; }
-  // Only a large alignment needs a test if the compiler knows the request.
-  [[nodiscard]] static bool fits_in(slot const& one, std::size_t bytes, std::size_t align) noexcept {
-    return bytes <= one.max_bytes && (align <= alignof(std::max_align_t) || (one.address & (align - 1)) == 0);
-  }
-  void end(slot& ended, request_time now) const noexcept {
-    if constexpr (tools_are_notified) {
-      if (host_accessible_) poison(ended.address, ended.max_bytes);
-    }
-    ended.died = now;
-  }
+  [[nodiscard]] slot*& next() noexcept { return is_paused() ? paused_ : position_->next_; }
+  [[nodiscard]] slot* last_slot() noexcept { return &slots_.back(); }
   [[nodiscard]] bool deallocate_out_of_order(std::uintptr_t address, request_time now) noexcept;
   void reorder_deallocation(slot& ended) noexcept;
   [[nodiscard]] bool search_clear(std::uint32_t slot);
@@ -236,9 +266,8 @@ class plan_replayer {
     return blocks_[one->index]->life.upper;
   }
 
-  // Members of the fast path come first.
-  slot* next_ = nullptr;  // slot of the next request; the last of all while the fast path is paused
-  slot* const* next_deallocation_ = nullptr;
+  fast_path own_position_;
+  fast_path* position_ = &own_position_;
   slot* paused_ = nullptr;  // slot of the next request while the fast path is paused; else null
   request_time begin_ = 0;
   std::vector<slot> slots_;                  // and a last slot that is always clear and has no address
@@ -248,7 +277,6 @@ class plan_replayer {
   std::vector<slot*> deallocation_order_;
   std::vector<slot*> table_;  // by hash of the address: newest slot of the last lookup
   std::size_t mask_ = 0;
-  bool host_accessible_ = true;
 
   step_plan plan_;
   std::vector<planned_block const*> blocks_;       // by slot, elements of `plan_`
@@ -258,6 +286,7 @@ class plan_replayer {
   std::vector<std::uint32_t> own_slots_;           // by request
   std::size_t origin_ = 0;                         // offset in `plan_` of the first slot without own bytes
   std::size_t others_begin_ = 0;                   // actual offset of `origin_`
+  std::size_t height_ = 0;
   std::size_t alignment_ = 1;
   std::uintptr_t base_ = 0;
 };

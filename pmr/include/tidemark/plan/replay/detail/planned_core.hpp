@@ -175,14 +175,14 @@ class planned_core {
   [[nodiscard, gnu::returns_nonnull]] void* allocate(std::size_t bytes, std::size_t align) {
     const call_overlap::call here{calls_, planned_kind, options_.name, "allocate"};
     if (check_level >= 2 && !std::has_single_bit(align)) return allocate_slow(bytes, align);
-    if (plan_replayer::slot* const next = fast_plan_->next_in_order(bytes, align)) [[likely]]
-      return fast_plan_->assign_next(*next, bytes, now_);
+    if (plan_replayer::slot* const next = fast_path_.next_in_order(bytes, align)) [[likely]]
+      return fast_path_.assign_next(*next, bytes, now_);
     return allocate_slow(bytes, align);
   }
   void deallocate(void* block, std::size_t bytes, std::size_t align) noexcept {
     const call_overlap::call here{calls_, planned_kind, options_.name, "deallocate"};
     const auto address = reinterpret_cast<std::uintptr_t>(block);
-    if (check_level < 2 && fast_plan_->deallocate_in_order(address, now_)) [[likely]]
+    if (check_level < 2 && fast_path_.deallocate_in_order(address, now_)) [[likely]]
       return;
     deallocate_out_of_order(block, bytes, align);
   }
@@ -227,7 +227,9 @@ class planned_core {
   void update_fast_path() noexcept;
 
   void learn_from_step();
-  void learn_from_replay();
+  TIDEMARK_COLD void plan_first_step();
+  TIDEMARK_COLD void schedule_trims() noexcept;
+  void learn_from_replay(bool has_too_much);
   void plan_again(kind_of_step& kind, learned_step const& before);
   [[nodiscard]] bool must_learn_later(std::uint64_t requests) const noexcept;
   void learn_from_previous_step();
@@ -243,9 +245,9 @@ class planned_core {
   [[nodiscard]] std::size_t used_bytes_end() const noexcept;
   [[nodiscard]] std::size_t highest_plan() const noexcept;
 
-  plan_replayer* fast_plan_ = &no_plan_;  // plan of the fast path: `plan_`, or no plan if observed
-  plan_replayer* plan_ = &no_plan_;       // current plan
-  request_time now_ = 1;                  // number of the next request, counted over all steps
+  plan_replayer::fast_path fast_path_;  // position in the current plan; of `no_plan_` if observed
+  request_time now_ = 1;                // number of the next request, counted over all steps
+  plan_replayer* plan_ = &no_plan_;     // current plan
 
   planned_region& region_;
   planned_arena_options options_;
