@@ -48,15 +48,14 @@ class shadow {
     blocks_.erase(found);
   }
 
-  /// Checks that a block still holds its written contents.
+  /// Checks that a block still holds its written contents. `memcmp` compares each byte with the next, because a
+  /// loop takes most of a model's time under AddressSanitizer.
   static void check(blocks::value_type const& entry) {
     auto const* bytes = reinterpret_cast<unsigned char const*>(entry.first);
-    for (std::size_t i = 0; i < entry.second.bytes; ++i) {
-      if (bytes[i] != entry.second.pattern) {
-        ADD_FAILURE() << "byte " << i << " of " << entry.second.bytes << " changed";
-        return;
-      }
-    }
+    const std::size_t count = entry.second.bytes;
+    if (count == 0) return;
+    if (bytes[0] != entry.second.pattern || std::memcmp(bytes, bytes + 1, count - 1) != 0)
+      ADD_FAILURE() << "one of " << count << " bytes changed";
   }
 
   void check_all() const {
