@@ -89,11 +89,11 @@ void misuse(arena& step, arena::scope& scope, borrowed_device_arena& device, poo
   (void)scope.push_array<float>(2.0, 3.0F);
 #elif CASE == 32  // in 10 lines: write std::pmr::vector<T>, or \(n, no_destructor\)
   (void)step.push_array(4, std::string("x"));
-#elif CASE == 33  // in 10 lines: T takes a resource: write make<T>\(..., &arena\)
+#elif CASE == 33  // in 10 lines: T takes a resource: write make<T>\(..., scope.resource\(\) or &arena\)
   step.make<std::pmr::vector<int> >(10);
-#elif CASE == 34  // in 10 lines: T takes a resource: write make<T>\(..., &arena\)
+#elif CASE == 34  // in 10 lines: T takes a resource: write make<T>\(..., scope.resource\(\) or &arena\)
   scope.make<std::pmr::string>();
-#elif CASE == 35  // in 10 lines: T takes a resource: write push<T>\(no_destructor, ..., &arena\)
+#elif CASE == 35  // in 10 lines: T takes a resource: write push<T>\(no_destructor, ..., scope.resource\(\) or &arena\)
   (void)step.push<std::pmr::vector<int> >(no_destructor, 10);
 #elif CASE == 36  // in 10 lines: a buffer takes a resource first: write buffer<T> b\{memory, n\}
   buffer<float> swapped{100, memory};

@@ -76,7 +76,7 @@ FAULT(2, "a pointer is used after a rewind to a mark") {
   read(late);
 }
 
-FAULT(3, "an index is behind the end of an array") {
+FAULT(3, "an index is behind the end of the newest array") {
   arena step{{.name = "step"}};
   const std::span<int> values = step.push_array<int>(100);
   read(opaque(values.data()) + values.size());

@@ -115,7 +115,7 @@ class arena_push {
   /// Rejected: the object would allocate from the default resource, and lose that memory.
   template <class T, class... Arguments>
     requires(on_host && std::constructible_from<T, Arguments...> && detail::lacks_resource<T, Arguments...>)
-  TIDEMARK_REJECTS(T*, "T takes a resource: write push<T>(no_destructor, ..., &arena)")
+  TIDEMARK_REJECTS(T*, "T takes a resource: write push<T>(no_destructor, ..., scope.resource() or &arena)")
   push(no_destructor_t, Arguments&&...) TIDEMARK_REJECTED;
 
   /// Uninitialised memory for a trivial `T`.
@@ -242,9 +242,9 @@ class arena_push {
     return target().allocate(bytes, align);
   }
 
-  /// A `T` constructed from `arguments`, with a resource at their end if `T` takes one. Its destructor runs
-  /// when the arena is rewound over it, reset or destroyed, in reverse order of construction. Destructors must
-  /// not throw. The result may be discarded, because the destructor's effect may be the purpose.
+  /// A `T` constructed from `arguments`. If `T` takes a resource, pass one as the last argument. Its destructor
+  /// runs when the arena is rewound over it, reset or destroyed, in reverse order of construction. Destructors
+  /// must not throw. The result may be discarded, because the destructor's effect may be the purpose.
   template <class T, class... Arguments>
     requires std::constructible_from<T, Arguments...>
   T* make(Arguments&&... arguments) TIDEMARK_LIFETIMEBOUND
@@ -273,7 +273,7 @@ class arena_push {
   /// Rejected: the object would allocate from the default resource.
   template <class T, class... Arguments>
     requires(on_host && std::constructible_from<T, Arguments...> && detail::lacks_resource<T, Arguments...>)
-  TIDEMARK_REJECTS(T*, "T takes a resource: write make<T>(..., &arena)")
+  TIDEMARK_REJECTS(T*, "T takes a resource: write make<T>(..., scope.resource() or &arena)")
   make(Arguments&&...) TIDEMARK_REJECTED;
   /// Rejected: the memory is a device's.
   template <class T, class... Arguments>
