@@ -61,8 +61,6 @@ def read_options():
                         help="a further recorded trace for topic traces (format: docs/traces.md); may be repeated")
     parser.add_argument("--plan-seconds", type=float, default=60, metavar="SECONDS",
                         help="maximum search time of topic plan for each hard step, and for 60,000 blocks (default 60)")
-    parser.add_argument("--steps", type=pathlib.Path, action="append", default=[],
-                        help="the steps of this trace (docs/traces.md), for a planned arena; one for each trace")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is not met (undecided is not an error)")
     parser.add_argument("--document", action="store_true",
                         help="write docs/benchmarks.md and its charts; with --all, docs/benchmarks/all_rows.csv")
@@ -79,14 +77,11 @@ def read_options():
         re.compile(options.filter)
     except re.error as error:
         misuse(f"--filter '{options.filter}' is no regular expression: {error}")
-    for option, paths in (("--trace", options.trace), ("--steps", options.steps)):
-        for path in paths:
-            if not path.is_file():
-                misuse(f"{option} {path}: there is no such file")
-            if ":" in str(path.resolve()):
-                misuse(f"{option} {path}: there may be no colon in its path, {path.resolve()}")
-    if options.steps and len(options.steps) != len(options.trace):
-        misuse(f"--steps is given {len(options.steps)} times, and --trace {len(options.trace)} times: each trace has its steps")
+    for path in options.trace:
+        if not path.is_file():
+            misuse(f"--trace {path}: there is no such file")
+        if ":" in str(path.resolve()):
+            misuse(f"--trace {path}: there may be no colon in its path, {path.resolve()}")
     return options
 
 
@@ -124,7 +119,7 @@ def traces_of(options):
             print(f"{path} is called {trace['name']} here", file=sys.stderr)
         if trace["operations"] == 0:
             print(f"{path} has no events, of which there is nothing to tell", file=sys.stderr)
-    return RECORDED | {trace["name"]: Trace(trace["threads"], bool(options.steps)) for trace in known[len(RECORDED):]
+    return RECORDED | {trace["name"]: Trace(trace["threads"], trace["steps"] > 0) for trace in known[len(RECORDED):]
                        if trace["operations"] > 0}
 
 
@@ -161,7 +156,6 @@ def compared_together(rows):
 
 def environment(options, order=0):
     return with_peers(TIDEMARK_BENCH_TRACES=":".join(str(path.resolve()) for path in options.trace),
-                      TIDEMARK_BENCH_STEPS=":".join(str(path.resolve()) for path in options.steps),
                       TIDEMARK_BENCH_PLAN_SECONDS=str(options.plan_seconds), TIDEMARK_BENCH_ORDER=str(order))
 
 

@@ -23,7 +23,7 @@ def allocators(program, environment=None):
 
 
 def traces(program, environment=None):
-    """Returns the named traces as a list of {"name", "threads", "operations", "peak_live_bytes"}.
+    """Returns the named traces as a list of {"name", "threads", "operations", "steps", "peak_live_bytes"}.
 
     These are the recorded traces and those of TIDEMARK_BENCH_TRACES in the environment. Each is read, so that
     a malformed trace is reported before any measurement.

@@ -276,7 +276,7 @@ bench::trace_file find_file(std::string const& name) {
   for (bench::trace_file const& file : bench::trace_files()) {
     if (file.name == name) return file;
   }
-  return {.name = bench::trace_name(name), .path = name, .many_threads = true};
+  return {.name = bench::trace_name(name), .path = name, .many_threads = true, .has_steps = true};
 }
 
 void measure(std::string const& allocator, std::string const& trace_name) {
@@ -310,9 +310,9 @@ void measure(std::string const& allocator, std::string const& trace_name) {
 void list_traces() {
   for (bench::trace_file const& file : bench::trace_files()) {
     const tools::recorded_trace trace = tools::read_trace(file.path);
-    std::printf(R"({"name": "%s", "threads": %zu, "operations": %zu, "peak_live_bytes": %zu})"
+    std::printf(R"({"name": "%s", "threads": %zu, "operations": %zu, "steps": %zu, "peak_live_bytes": %zu})"
                 "\n",
-                file.name.c_str(), trace.threads, trace.events.size() + trace.left.size(),
+                file.name.c_str(), trace.threads, trace.events.size() + trace.left.size(), trace.steps.size(),
                 trace.peak_live_bytes);
   }
 }

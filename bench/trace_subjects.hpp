@@ -25,17 +25,14 @@ namespace tidemark::bench {
 // ---- traces -----------------------------------------------------------------------------------------------
 
 struct trace_file {
-  std::string name;     ///< as in the names of benchmarks: "torch_gpt"
-  std::string path;     ///< of a file in the format of docs/traces.md
-  bool many_threads;    ///< true if the trace may have several threads; user files are not read for this
-  std::string steps{};  ///< path of its steps; empty: no steps
+  std::string name;   ///< as in the names of benchmarks: "torch_gpt"
+  std::string path;   ///< of a file in the format of docs/traces.md
+  bool many_threads;  ///< true if the trace may have several threads; user files are not read for this
+  bool has_steps;     ///< true if the trace may have steps, in the same way
 };
 
 /// Environment variable with the paths of further traces, separated by colons.
 inline constexpr char const* traces_variable = "TIDEMARK_BENCH_TRACES";
-/// The same for their steps, in the same order. A trace without steps has an empty path, or is beyond the
-/// last path.
-inline constexpr char const* steps_variable = "TIDEMARK_BENCH_STEPS";
 
 /// Returns the paths in a variable's value.
 inline std::vector<std::string> paths_in(char const* variable) {
@@ -67,13 +64,10 @@ inline std::vector<trace_file> find_trace_files() {
   for (char const* name : {"clang_syntax", "lld_link", "torch_gpt", "torch_mlp"}) {
     files.push_back({.name = name,
                      .path = std::string{TIDEMARK_TRACES "/"} + name + ".csv",
-                     .many_threads = std::string_view{name} == "lld_link"});
-    if (std::string_view{name}.starts_with("torch"))
-      files.back().steps = std::string{TIDEMARK_TRACES "/"} + name + "_steps.csv";
+                     .many_threads = std::string_view{name} == "lld_link",
+                     .has_steps = std::string_view{name}.starts_with("torch")});
   }
-  const std::vector<std::string> paths = paths_in(traces_variable), steps = paths_in(steps_variable);
-  for (std::size_t i = 0; i < paths.size(); ++i) {
-    std::string const& path = paths[i];
+  for (std::string const& path : paths_in(traces_variable)) {
     if (path.empty()) continue;
     const std::string stem = trace_name(path);
     std::string name = stem;
@@ -84,10 +78,7 @@ inline std::vector<trace_file> find_trace_files() {
       std::fprintf(stderr, "two traces are named %s: %s is called %s\n", stem.c_str(), path.c_str(),
                    name.c_str());
     }
-    files.push_back({.name = name,
-                     .path = path,
-                     .many_threads = true,
-                     .steps = i < steps.size() ? steps[i] : std::string{}});
+    files.push_back({.name = name, .path = path, .many_threads = true, .has_steps = true});
   }
   return files;
 }

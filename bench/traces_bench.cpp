@@ -29,9 +29,7 @@ using namespace tidemark;
 
 struct loaded_trace {
   explicit loaded_trace(bench::trace_file const& file)
-      : events{tools::read_trace(file.path)},
-        steps{file.steps.empty() ? std::vector<tools::trace_step>{} : tools::read_steps(file.steps, events)} {
-  }
+      : events{tools::read_trace(file.path)}, steps{tools::steps_in_order(events)} {}
 
   tools::recorded_trace events;
   std::vector<tools::trace_step> steps;
@@ -115,7 +113,7 @@ void by_steps(benchmark::State& state, bench::trace_file const& file) {
 
 const bool registered = [] {
   for (bench::trace_file const& file : bench::trace_files()) {
-    if (!file.steps.empty()) {
+    if (file.has_steps) {
       benchmark::RegisterBenchmark(("planned_arena/trace/" + file.name).c_str(),
                                    [&](benchmark::State& state) { by_steps(state, file); });
     }

@@ -35,9 +35,9 @@ struct training_loop {
   }
   /// Reads a recorded loop. @throws std::runtime_error if it cannot be read
   static training_loop recorded(std::string const& name) {
-    const std::string path = TIDEMARK_TRACES "/" + name;
-    tools::stepped_trace read{.trace = tools::read_trace(path + ".csv"), .steps = {}, .kinds = {}};
-    read.steps = tools::read_steps(path + "_steps.csv", read.trace);
+    const std::string path = TIDEMARK_TRACES "/" + name + ".csv";
+    tools::stepped_trace read{.trace = tools::read_trace(path), .steps = {}, .kinds = {}};
+    read.steps = tools::steps_in_order(read.trace);
     return training_loop{std::move(read)};
   }
 

@@ -24,8 +24,8 @@ constexpr char const* description =
 constexpr char const* closing =
     "A block is live from `lower` to `upper`. Two blocks that are live at the same time share no byte. A "
     "block\n"
-    "with an offset keeps it, unless --replan is set. planner/docs/formats.md describes files of lifetimes,\n"
-    "and docs/traces.md describes traces.\n"
+    "with an offset keeps it, unless --replan is set. In the sources of tidemark,\n"
+    "planner/docs/formats.md describes files of lifetimes, and docs/traces.md describes traces.\n"
     "The first interrupt (SIGINT, Ctrl-C) ends the search and writes the lowest plan so far. The second "
     "ends\n"
     "the program.\n"
@@ -64,10 +64,7 @@ void check_together(command_line const& command) {
     throw CLI::ValidationError(from_trace ? "FILE.csv and --from-trace exclude each other"
                                           : "FILE.csv or --from-trace is required");
   }
-  if (!command.steps.empty() && !command.step) throw CLI::ValidationError("--steps needs --step");
-  if (!from_trace && command.step) {
-    throw CLI::ValidationError("--steps and --step need --from-trace");
-  }
+  if (!from_trace && command.step) throw CLI::ValidationError("--step needs --from-trace");
   if (from_trace && !command.form.empty()) {
     throw CLI::ValidationError("--from and --from-trace exclude each other");
   }
@@ -102,8 +99,6 @@ std::optional<command_line> read_command_line(int count, char const* const* argu
                  "number of XLA's allocation (default: the largest temporary allocation)");
   allocations->type_name("N");
   app.add_option("--from-trace", command.trace, "a recorded trace, instead of FILE")->type_name("TRACE");
-  app.add_option("--steps", command.steps, "the steps of the trace (default: the steps in the trace itself)")
-      ->type_name("STEPS");
   std::size_t step_number = 0;
   CLI::Option* const step =
       add_number(app, "--step", step_number, "number of the step, from 0 (default: the whole trace)");
@@ -142,8 +137,7 @@ std::optional<command_line> read_command_line(int count, char const* const* argu
     if (file.empty()) return "names no file";
     return {};
   };
-  for (char const* option :
-       {"FILE", "--from-trace", "--steps", "--lifetimes", "--out", "--picture", "--prove"})
+  for (char const* option : {"FILE", "--from-trace", "--lifetimes", "--out", "--picture", "--prove"})
     app.get_option(option)->check(fault_of_name);
   try {
     app.parse(count, arguments);

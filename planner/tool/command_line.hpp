@@ -14,7 +14,7 @@ namespace tidemark::tools {
 /// The options of tidemark-plan.
 struct command_line {
   std::string file;                       ///< of lifetimes; empty: lifetimes come from a trace
-  std::string trace, steps;               ///< files; without `steps` the trace has them
+  std::string trace;                      ///< file
   std::optional<std::size_t> step;        ///< number of the step in the trace; none: the whole trace
   std::string form;                       ///< of the file: "ggml" or "xla"; empty: tidemark's own
   std::optional<std::size_t> allocation;  ///< of an XLA dump

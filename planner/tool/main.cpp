@@ -71,19 +71,12 @@ struct plan_input {
   }
 };
 
-/// Returns the step of the options, from its file or from the trace itself, or else the whole trace.
+/// Returns the step of the options, or else the whole trace.
 trace_step chosen_step(command_line const& command, recorded_trace const& trace) {
   if (!command.step) return trace.events.empty() ? trace_step{1, 0} : trace_step{0, trace.events.size() - 1};
-  const std::string number = std::to_string(*command.step);
-  if (command.steps.empty()) {
-    const auto found = trace.steps.find(*command.step);
-    if (found != trace.steps.end()) return found->second;
-    throw std::runtime_error(command.trace + ": no step " + number + " has events");
-  }
-  const std::vector<trace_step> steps = read_steps(command.steps, trace);
-  if (*command.step < steps.size()) return steps[*command.step];
-  throw std::runtime_error("--step is " + number + ", and " + command.steps + " has " +
-                           std::to_string(steps.size()) + " steps, counted from 0");
+  const auto found = trace.steps.find(*command.step);
+  if (found != trace.steps.end()) return found->second;
+  throw std::runtime_error(command.trace + ": no step " + std::to_string(*command.step) + " has events");
 }
 
 plan_input read_input(command_line const& command) {
@@ -112,7 +105,7 @@ plan_input read_input(command_line const& command) {
 
 /// Rejects an output that would replace an input or another output.
 void require_different_files(command_line const& command) {
-  const std::vector<std::string const*> inputs{&command.file, &command.trace, &command.steps};
+  const std::vector<std::string const*> inputs{&command.file, &command.trace};
   const std::vector<std::string const*> outputs{&command.out, &command.lifetimes, &command.picture,
                                                 &command.proof};
   const auto are_one = [](std::string const& one, std::string const& other) {

@@ -257,8 +257,6 @@ def filter_accepts_topics_and_names(folder):
 def rejects_wrong_options(folder):
     for number, (options, sentence) in enumerate([
             (("--trace", "gone.csv"), "--trace gone.csv: there is no such file"),
-            (("--trace", __file__, "--steps", "gone.csv"), "--steps gone.csv: there is no such file"),
-            (("--steps", __file__), "--steps is given 1 times, and --trace 0 times: each trace has its steps"),
             (("--repetitions", "0"), "--repetitions is 1 or more, --seconds and --plan-seconds 0 or more"),
             (("--plan-seconds", "nan"), "--repetitions is 1 or more, --seconds and --plan-seconds 0 or more"),
             (("armies",), "there is no topic 'armies'; there are "),

@@ -268,13 +268,14 @@ def runner_reports_a_malformed_trace_before_any_run():
 def report_has_rows_for_user_traces():
     import compare
     on_one, on_two = write(events([("a", 0, 10)]), "on_one.csv"), write(HEADER + "a,0,8,0\nf,0,0,1\n", "on_two.csv")
+    in_steps = write(HEADER + "s,0,step,0\na,0,8,0\ne,0,0,0\n", "in_steps.csv")
     os.environ |= environment()
-    options = type("options", (), {"trace": [on_one, on_two], "steps": [], "plan_seconds": 60,
+    options = type("options", (), {"trace": [on_one, on_two, in_steps], "plan_seconds": 60,
                                    "build": pathlib.Path(BENCH).parents[1]})
     traces = compare.traces_of(options)
-    expect("traces", list(traces), RECORDED + ["on_one", "on_two"])
+    expect("traces", list(traces), RECORDED + ["on_one", "on_two", "in_steps"])
     for place, of in (("{trace}", list(traces)), ("{threaded_trace}", ["lld_link", "on_two"]),
-                      ("{stepped_trace}", STEPPED)):
+                      ("{stepped_trace}", [*STEPPED, "in_steps"])):
         row = {"name": f"row of {place}", "ours": f"pool/{place}", "metric": "time", "ratio": 1.0}
         expect(f"rows of {place}", compare.of_each_trace(row, traces),
                [row | {"name": f"row of {trace}", "ours": f"pool/{trace}"} for trace in of])

@@ -35,7 +35,7 @@ class played_program {
                  std::size_t capacity = 80 * GiB)
       : scale_{scale},
         trace_{tools::read_trace(path_of(name) + ".csv")},
-        steps{tools::read_steps(path_of(name) + "_steps.csv", trace_)},
+        steps{tools::steps_in_order(trace_)},
         device{capacity},
         is_planned_{is_planned},
         blocks_(trace_.blocks) {

@@ -100,7 +100,7 @@ double held_by_steps(contender const& on, std::string const& name, std::size_t s
   auto& [trace, steps] = known[name];
   if (steps.empty()) {
     trace = tools::read_trace(std::string{TIDEMARK_TRACES} + "/torch_" + name + ".csv");
-    steps = tools::read_steps(std::string{TIDEMARK_TRACES} + "/torch_" + name + "_steps.csv", trace);
+    steps = tools::steps_in_order(trace);
   }
   program run{on};
   const auto play = [&](std::size_t first, std::size_t end) {

@@ -57,7 +57,7 @@ class epoch_trace : public testing::Test {
       if (!trace_.events[i].allocates) freed_by_[trace_.events[i].block] = i;
     }
     blocks_.resize(trace_.blocks);
-    play(tools::read_steps(path + "_steps.csv", trace_));
+    play(tools::steps_in_order(trace_));
   }
   void TearDown() override {
     for (tools::trace_event const& event : trace_.left) deallocate(event);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes every file format; the first byte selects it: plans of steps, lifetimes, traces, steps of a trace,
-// files of process arenas. Invalid input is rejected with one line that names the file and has no control
+// Fuzzes every file format; the first byte selects it: plans of steps, lifetimes, traces, files of
+// process arenas. Invalid input is rejected with one line that names the file and has no control
 // characters. Valid input keeps its rules, and survives being written and read again. The fuzzer changes rows
 // and fields of tables, not only bytes.
 #include <fcntl.h>
@@ -61,7 +61,7 @@ void read_blocks(std::string_view text) {
   require(again.blocks == blocks.blocks && again.rows == blocks.rows, "lifetimes survive their file");
 }
 
-void read_events(std::string_view text, std::string_view steps) {
+void read_events(std::string_view text) {
   const memory_file file{text};
   tools::recorded_trace trace;
   if (!reads(file, [&](std::string const& path) { trace = tools::read_trace(path); })) return;
@@ -77,10 +77,7 @@ void read_events(std::string_view text, std::string_view steps) {
   for (tools::trace_event const& event : trace.events) play(event);
   for (tools::trace_event const& event : trace.left) play(event);
   require(std::ranges::count(live, 1) == 0, "what is left is freed at the end");
-  const memory_file of_steps{steps};
-  std::vector<tools::trace_step> read;
-  if (!reads(of_steps, [&](std::string const& path) { read = tools::read_steps(path, trace); })) return;
-  for (tools::trace_step const& step : read) {
+  for (auto const& [number, step] : trace.steps) {
     require(step.first_event <= step.last_event && step.last_event < trace.events.size(),
             "a step has events that there are");
     (void)tools::lifetimes_of(trace, step);
@@ -271,11 +268,9 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
     case 'v':
       read_image(text);
       break;
-    case 't': {
-      const std::size_t steps = std::min(text.find("step,"), text.size());
-      read_events(text.substr(0, steps), text.substr(steps));
+    case 't':
+      read_events(text);
       break;
-    }
     default:
       break;
   }

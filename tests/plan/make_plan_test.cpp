@@ -91,7 +91,7 @@ TEST(make_plan, fits_recorded_steps_into_their_bound) {
   const std::string traces = TIDEMARK_TRACES "/";
   for (std::string const name : {"torch_gpt", "torch_mlp"}) {
     const tools::recorded_trace trace = tools::read_trace(traces + name + ".csv");
-    for (tools::trace_step const& step : tools::read_steps(traces + name + "_steps.csv", trace)) {
+    for (tools::trace_step const& step : tools::steps_in_order(trace)) {
       const memory_plan made = make_plan(tools::lifetimes_of(trace, step).within.blocks);
       EXPECT_EQ(made.height, made.lower_bound) << name << ' ' << step.first_event;
     }

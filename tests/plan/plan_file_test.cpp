@@ -69,11 +69,20 @@ TEST_F(plan_files, step_has_the_blocks_that_begin_and_end_in_it) {
   EXPECT_EQ(found.from_before, 1u);
 }
 
+TEST_F(plan_files, steps_in_order_do_not_overlap) {
+  std::ofstream{files_.csv()} << "op,id,bytes,thread\ns,7,a,0\na,0,1,0\ne,7,0,0\ns,2,b,0\na,1,1,0\ns,3,c,0\n"
+                                 "a,2,1,0\ne,2,0,0\na,3,1,0\ns,1,d,0\nf,0,0,0\n";
+  std::string found;
+  for (tools::trace_step const& step : tools::steps_in_order(tools::read_trace(files_.csv())))
+    found += std::to_string(step.first_event) + " to " + std::to_string(step.last_event) + ", ";
+  EXPECT_EQ(found, "0 to 0, 1 to 2, 4 to 4, ") << "c begins in b";
+}
+
 // P.15
 TEST_F(plan_files, recorded_step_equals_its_lifetimes_file) {
   const std::string path = TIDEMARK_TRACES "/torch_gpt";
   const tools::recorded_trace trace = tools::read_trace(path + ".csv");
-  const tools::trace_step step = tools::read_steps(path + "_steps.csv", trace).at(3);
+  const tools::trace_step step = trace.steps.at(3);
   const tools::step_lifetimes found = tools::lifetimes_of(trace, step);
   EXPECT_EQ(found.within.text(), text_of(path + "_lifetimes.csv"));
   EXPECT_EQ(found.outliving, 4u);

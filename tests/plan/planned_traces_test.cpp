@@ -46,7 +46,7 @@ class training {
  public:
   explicit training(std::string const& name, bool each_is_a_kind = false)
       : trace_{tools::read_trace(std::string{TIDEMARK_TRACES "/"} + name + ".csv")},
-        steps_{tools::read_steps(std::string{TIDEMARK_TRACES "/"} + name + "_steps.csv", trace_)},
+        steps_{tools::steps_in_order(trace_)},
         blocks_{memory_, trace_.blocks},
         step_of_(trace_.blocks),
         each_is_a_kind_{each_is_a_kind} {}
@@ -160,7 +160,7 @@ class repeated_steps {
   double held_share(std::string const& name, std::vector<std::size_t> const& kinds, outliving end) {
     const std::string path = std::string{TIDEMARK_TRACES "/"} + name;
     const recorded_trace trace = tools::read_trace(path + ".csv");
-    const std::vector<trace_step> steps = tools::read_steps(path + "_steps.csv", trace);
+    const std::vector<trace_step> steps = tools::steps_in_order(trace);
     Pool below;
     planned_arena memory{{.fallback = &below}};
     std::size_t most_held = 0;

@@ -23,7 +23,7 @@ using tools::trace_step;
 
 struct torch_steps : test::torch_test, ::testing::WithParamInterface<std::tuple<char const*, char const*>> {
   recorded_trace trace = tools::read_trace(path(".csv"));
-  std::vector<trace_step> steps = tools::read_steps(path("_steps.csv"), trace);
+  std::vector<trace_step> steps = tools::steps_in_order(trace);
   std::vector<void*> blocks = std::vector<void*>(trace.blocks);
 
   torch_steps() : torch_test{1 * GiB} {

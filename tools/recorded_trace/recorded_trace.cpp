@@ -115,29 +115,12 @@ class reader {
 
 recorded_trace read_trace(std::string const& path) { return reader{path}.read(); }
 
-std::vector<trace_step> read_steps(std::string const& path, recorded_trace const& trace) {
-  table rows{path, "step,first_event,last_event"};
+std::vector<trace_step> steps_in_order(recorded_trace const& trace) {
+  std::map<std::size_t, trace_step> by_event;
+  for (auto const& [number, step] : trace.steps) by_event.try_emplace(step.first_event, step);
   std::vector<trace_step> steps;
-  std::string_view fields[3];
-  while (rows.next_row(fields)) {
-    const std::size_t number = rows.number("step", fields[0]);
-    const trace_step step{rows.number("first_event", fields[1]), rows.number("last_event", fields[2])};
-    const auto say = [&](std::string const& what, std::size_t value, std::string const& reason) {
-      rows.fail(what + " is " + std::to_string(value) + ", " + reason);
-    };
-    if (number != steps.size()) say("step", number, "expected " + std::to_string(steps.size()));
-    if (!steps.empty() && step.first_event <= steps.back().last_event) {
-      say("first_event", step.first_event,
-          "but the previous step ends at " + std::to_string(steps.back().last_event));
-    }
-    if (step.last_event < step.first_event) {
-      say("last_event", step.last_event, "before first_event, " + std::to_string(step.first_event));
-    }
-    if (step.last_event >= trace.events.size()) {
-      say("last_event", step.last_event,
-          "and the trace has " + std::to_string(trace.events.size()) + " events");
-    }
-    steps.push_back(step);
+  for (auto const& [first, step] : by_event) {
+    if (steps.empty() || first > steps.back().last_event) steps.push_back(step);
   }
   return steps;
 }

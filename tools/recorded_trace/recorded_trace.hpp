@@ -44,9 +44,8 @@ struct recorded_trace {
 ///   a trace.
 [[nodiscard]] recorded_trace read_trace(std::string const& path);
 
-/// Reads the steps of a trace in the form of docs/traces.md. Steps are ordered and do not overlap.
-/// @throws std::runtime_error as `read_trace`, also if the file does not match the trace.
-[[nodiscard]] std::vector<trace_step> read_steps(std::string const& path, recorded_trace const& trace);
+/// Returns the steps in order of their events, without steps that begin before an earlier step has ended.
+[[nodiscard]] std::vector<trace_step> steps_in_order(recorded_trace const& trace);
 
 /// Alignment of all requests. It is 8, because libstdc++ 12's pool resources align every other block of 24
 /// bytes only to 8 if 16 is requested.

@@ -201,7 +201,7 @@ class recorded_player {
  public:
   explicit recorded_player(std::string const& name)
       : recorded_{read_trace(std::string{TIDEMARK_TRACES "/"} + name + ".csv")},
-        steps_{read_steps(std::string{TIDEMARK_TRACES "/"} + name + "_steps.csv", recorded_)} {}
+        steps_{steps_in_order(recorded_)} {}
 
   void play(trace_writer& trace, std::size_t step) {
     constexpr std::size_t unknown = static_cast<std::size_t>(-1);
