@@ -24,7 +24,6 @@ using tidemark::committed_ranges;
 using tidemark::huge_page_policy;
 using tidemark::memory_registrar;
 using tidemark::ordered_space;
-using tidemark::refusals_only;
 using tidemark::registered_memory;
 using tidemark::reporting_space;
 using tidemark::space_traits;

@@ -18,7 +18,7 @@ export namespace tidemark {
 using tidemark::GiB, tidemark::KiB, tidemark::MiB, tidemark::address_space, tidemark::basic_borrowed_memory,
     tidemark::basic_upstream_memory, tidemark::borrowed_device_memory, tidemark::borrowed_memory,
     tidemark::byte_range, tidemark::committed_ranges, tidemark::huge_page_policy, tidemark::memory_registrar,
-    tidemark::ordered_space, tidemark::refusals_only, tidemark::registered_memory, tidemark::reporting_space,
+    tidemark::ordered_space, tidemark::registered_memory, tidemark::reporting_space,
     tidemark::space_traits, tidemark::upstream_device_memory, tidemark::upstream_memory,
     tidemark::virtual_memory, tidemark::virtual_memory_options, tidemark::default_os_memory,
     tidemark::entropy_seed, tidemark::file_descriptor, tidemark::os_memory, tidemark::set_default_os_memory,

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -92,23 +91,10 @@ struct ordered_buffer : one_buffer {
 static_assert(ordered_space<ordered_buffer>);
 
 /// A space that reports refusals.
-struct refusing_memory : paged_memory, refusals_only {
+struct refusing_memory : paged_memory {
   char const* refusal() const noexcept { return "there are 16 pages"; }
 };
 static_assert(reporting_space<refusing_memory> && !ordered_space<refusing_memory>);
-
-/// A space that has all that a `reporting_space` may say.
-struct outspoken_memory : one_buffer {
-  static constexpr space_traits traits{.fresh_is_zero = true};
-  char const* refusal() const noexcept { return "there is one buffer"; }
-  void before_use(char const*, char const* operation) const noexcept { *last_operation = operation; }
-  void complete(exhaustion_report& report) const noexcept { report.largest_bytes = 42; }
-  std::uintptr_t touched() const noexcept { return dirty_up_to; }
-
-  std::string* last_operation;
-  std::uintptr_t dirty_up_to = 0;
-};
-static_assert(reporting_space<outspoken_memory>);
 
 /// Ranges that begin 16 bytes behind a multiple of 4096.
 struct shifted_memory : committed_ranges {
@@ -234,26 +220,6 @@ TEST(minimal_spaces, name_the_refusal_in_the_error) {
   basic_arena<refusing_memory> step;
   const out_of_memory error = test::caught<out_of_memory>([&] { (void)step.allocate(17 * page); });
   EXPECT_PRED2(test::contains, error.what(), "there are 16 pages");
-}
-
-TEST(minimal_spaces, complete_the_report_and_see_each_use) {
-  std::string last;
-  basic_arena<outspoken_memory> step{outspoken_memory{{}, &last}, arena_options{.growable = false}};
-  const out_of_memory error = test::caught<out_of_memory>([&] { (void)step.allocate(65 * KiB); });
-  EXPECT_EQ(error.report().largest_bytes, 42u);
-  (void)step.mark();
-  if (check_level >= 2) EXPECT_EQ(last, "mark");
-}
-
-TEST(minimal_spaces, zero_only_bytes_that_are_not_fresh) {
-  std::string last;
-  one_buffer below;
-  const byte_range range = below.reserve(1, 1);
-  std::fill_n(static_cast<char*>(range.data()), 100 * sizeof(int), 'x');
-  outspoken_memory space{{}, &last};
-  space.dirty_up_to = range.begin + 100 * sizeof(int);
-  basic_arena<outspoken_memory> step{std::move(space), arena_options{}};
-  for (int value : step.push_array<int>(100)) EXPECT_EQ(value, 0);
 }
 
 TEST(minimal_spaces, reserve_extra_bytes_for_alignment_of_an_unaligned_range) {

@@ -140,7 +140,7 @@ class basic_arena final : public detail::arena_state<AddressSpace>,
   void deallocate(void* block, std::size_t bytes,
                   [[maybe_unused]] std::size_t align = default_alignment) noexcept {
     if constexpr (check_level >= 2) this->before_deallocate(block, bytes);
-    if constexpr (state::sets_aside)
+    if constexpr (state::is_thread_part)
       if (bytes + align >= this->space_.min_aside_bytes())
         this->asides_.deallocate(static_cast<state&>(*this), block);
     const std::uintptr_t address = detail::address_of(block);

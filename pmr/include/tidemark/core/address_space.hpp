@@ -18,8 +18,6 @@
 
 namespace tidemark {
 
-struct exhaustion_report;
-
 /// Constants that distinguish address spaces. Sizes are in bytes; alignments are powers of two.
 struct space_traits {
   bool host_accessible = true;                ///< the host may touch the memory
@@ -73,15 +71,11 @@ concept ordered_space =
       { read.is_suspended() } noexcept -> std::same_as<bool>;
     });
 
-/// An address space that reports the cause of a refusal, and misuse before each use of its arena.
+/// An address space that reports the cause of a refusal.
 template <class S>
-concept reporting_space =
-    address_space<S> && requires(S const& space, char const* text, exhaustion_report& report) {
-      { space.refusal() } noexcept -> std::convertible_to<char const*>;
-      { space.before_use(text, text) } noexcept;
-      { space.complete(report) } noexcept;
-      { space.touched() } noexcept -> std::same_as<std::uintptr_t>;
-    };
+concept reporting_space = address_space<S> && requires(S const& space) {
+  { space.refusal() } noexcept -> std::convertible_to<char const*>;
+};
 
 /// Base of an address space whose ranges are committed at reservation.
 struct committed_ranges {
@@ -89,16 +83,6 @@ struct committed_ranges {
   [[nodiscard]] std::size_t commit(byte_range part, std::size_t = 0) noexcept { return part.size; }
   /// Returns false, because memory is returned with its range only.
   [[nodiscard]] bool decommit(byte_range) noexcept { return false; }
-};
-
-/// Base of a `reporting_space` that implements only `refusal()`.
-struct refusals_only {
-  /// Checks nothing.
-  void before_use(char const*, char const*) const noexcept {}
-  /// Changes nothing.
-  void complete(exhaustion_report&) const noexcept {}
-  /// Returns 0: each range is fresh.
-  [[nodiscard]] std::uintptr_t touched() const noexcept { return 0; }
 };
 
 namespace detail {

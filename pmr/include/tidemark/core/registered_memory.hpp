@@ -70,7 +70,7 @@ concept memory_registrar = std::movable<R> && requires(R& registrar, byte_range 
 /// If the registrar refuses memory, the arena is unchanged, and its `out_of_memory` names the cause. Not
 /// thread-safe: one thread at a time.
 template <address_space Space, memory_registrar Registrar>
-class registered_memory : public committed_ranges, public refusals_only {
+class registered_memory : public committed_ranges {
  public:
   /// The traits of the space, but ranges are committed as a whole. Chunks at least double, so that a large
   /// arena needs few registrations.

@@ -40,7 +40,7 @@ struct virtual_memory_options {
 /// page can back their first bytes. A range starts at any page if a limit leaves no addresses for that.
 ///
 /// One thread at a time; different threads may use different objects.
-class virtual_memory : public refusals_only {
+class virtual_memory {
  public:
   static constexpr space_traits traits{.fresh_is_zero = true, .commits = true};
 

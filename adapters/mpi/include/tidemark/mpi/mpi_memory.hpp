@@ -25,7 +25,7 @@ namespace tidemark::mpi {
 /// MPI must be running when memory is reserved or returned: end the arena before `MPI_Finalize`. Memory that
 /// is returned later is lost until the process ends, with a warning (`refused_return`). Thread-safety: one
 /// thread at a time, and as MPI was initialised (`MPI_THREAD_MULTIPLE` if several threads have arenas).
-class mpi_memory : public committed_ranges, public refusals_only {
+class mpi_memory : public committed_ranges {
  public:
   static constexpr space_traits traits{.reserves_at_once = false, .chunk_growth = 2};
 

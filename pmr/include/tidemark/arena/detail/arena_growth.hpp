@@ -111,7 +111,7 @@ void* arena_state<AddressSpace>::grow(std::size_t bytes, std::size_t align, refu
   floor_ = cursor_;
   record->finalizer = {finalizers_, observed_block::release, record, position()};
   finalizers_ = &record->finalizer;
-  if constexpr (sets_aside) asides_.observe(*record);
+  if constexpr (is_thread_part) asides_.observe(*record);
   return block;
 }
 
@@ -141,7 +141,7 @@ void* arena_state<AddressSpace>::find_block(std::size_t bytes, std::size_t align
     refused = refusal::memory;
   }
   if (refused == refusal::memory) return nullptr;
-  if constexpr (sets_aside)
+  if constexpr (is_thread_part)
     if (space_.is_set_aside(size + (align > default_alignment ? align : 0)))
       return asides_.add(*this, bytes, align, refused);
   if (!may_add_chunk() || size > remaining_bytes()) return nullptr;
@@ -243,7 +243,7 @@ auto arena_state<AddressSpace>::add_chunk(std::size_t bytes, std::size_t align) 
   chunk.end = max_of(chunk.begin, align_down(min_of(range.end(), last), block_granule));
   chunk.committed = AddressSpace::traits.commits ? chunk.begin : chunk.end;
   chunk.touched = AddressSpace::traits.fresh_is_zero ? chunk.begin : chunk.end;
-  if constexpr (AddressSpace::traits.fresh_is_zero && reporting_space<AddressSpace>) {
+  if constexpr (AddressSpace::traits.fresh_is_zero && is_thread_part) {
     chunk.touched = min_of(max_of(space_.touched(), chunk.begin), chunk.end);
   }
   if (is_first) {
@@ -424,7 +424,7 @@ void arena_state<AddressSpace>::throw_out_of_memory(std::size_t bytes, std::size
                            .reserved_bytes = now.reserved_bytes,
                            .largest_bytes = largest_bytes(align, refused)};
   if (refused != refusal::none) report.because = refusal_of(space_);
-  if constexpr (reporting_space<AddressSpace>) space_.complete(report);
+  if constexpr (is_thread_part) space_.complete(report);
   const out_of_memory error{report};
   if (options_.exhaustion == exhaustion_policy::abort) {
     report_violation(violation_kind::exhausted, name(), "%s", error.what());

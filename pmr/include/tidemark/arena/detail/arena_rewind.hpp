@@ -95,7 +95,7 @@ void arena_state<AddressSpace>::rewind_to(chunk_record& chunk, std::uintptr_t cu
   const std::size_t target = position_in(chunk, cursor);
   if (!may_rewind_to(target)) return;
   run_destructors(target);
-  if constexpr (sets_aside) {
+  if constexpr (is_thread_part) {
     while (asides_.ended != nullptr)
       asides_.release_range(*this, *std::exchange(asides_.ended, asides_.ended->previous));
   }

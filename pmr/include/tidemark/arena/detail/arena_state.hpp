@@ -104,7 +104,8 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   static constexpr bool has_gaps = block_granule < default_alignment;
   // True for the arenas inside a shared arena, whose observer belongs to the shared arena.
   static constexpr bool is_part_of_team = requires { AddressSpace::is_part_of_team; };
-  static constexpr bool sets_aside = requires(AddressSpace& space) { space.min_aside_bytes(); };
+  // True for a thread's part, whose space also checks uses, completes reports and sets large blocks aside.
+  static constexpr bool is_thread_part = requires(AddressSpace& space) { space.min_aside_bytes(); };
   static constexpr bool can_trap = std::same_as<AddressSpace, virtual_memory>;
 
   arena_state(AddressSpace space, arena_options options);
@@ -168,7 +169,7 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   }
   // A set-aside block then lies behind the end, so `fresh_from` counts it as touched.
   static std::uintptr_t closed_end(chunk_record const& chunk) noexcept {
-    return sets_aside ? chunk.begin : 0;
+    return is_thread_part ? chunk.begin : 0;
   }
   // True for an arena that observes or traps: `allocate_beyond` then continues in no kept chunk.
   bool is_closed() const noexcept { return max_crossing_align_ == 0; }
@@ -213,7 +214,7 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   void before_use(char const* operation) const noexcept {
     if constexpr (check_level >= 2) {
       owner_.require_owner("arena", name(), operation);
-      if constexpr (reporting_space<AddressSpace>) space_.before_use(name(), operation);
+      if constexpr (is_thread_part) space_.before_use(name(), operation);
     }
   }
   void before_allocate(std::size_t align) const {
@@ -325,14 +326,14 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   arena_options options_;
   AddressSpace space_;
   std::conditional_t<is_part_of_team, allocation_observer*, observer_pointer> observer_;  // null: none
-  [[no_unique_address]] std::conditional_t<sets_aside, aside_blocks, absent<aside_blocks>> asides_;
+  [[no_unique_address]] std::conditional_t<is_thread_part, aside_blocks, absent<aside_blocks>> asides_;
   [[no_unique_address]] std::conditional_t<can_trap, trap_pointer, absent<rewind_trap>> trap_;
 };
 
 // Address from which the newest block's bytes are untouched.
 template <class AddressSpace>
 inline std::uintptr_t arena_state<AddressSpace>::fresh_from(std::uintptr_t block) const noexcept {
-  if constexpr (sets_aside)
+  if constexpr (is_thread_part)
     if (block - chunk_->begin >= end_ - chunk_->begin) return (std::numeric_limits<std::uintptr_t>::max)();
   return max_of(high_, dirty_);
 }
@@ -348,7 +349,7 @@ arena_stats arena_state<AddressSpace>::stats() const noexcept {
     if (space_.is_suspended()) std::swap(stats.committed_bytes, stats.suspended_bytes);
   }
   stats.reserved_bytes = reserved_bytes_;
-  if constexpr (sets_aside) {
+  if constexpr (is_thread_part) {
     stats.used_bytes += asides_.held_bytes;
     stats.peak_bytes += asides_.peak_bytes;
     stats.committed_bytes = stats.reserved_bytes = space_.held_bytes();
@@ -365,7 +366,7 @@ template <class AddressSpace>
 bool arena_state<AddressSpace>::owns(void const* address) const noexcept {
   const std::uintptr_t value = address_of(address);
   if (value >= chunk_->begin && value < cursor_) return true;
-  if constexpr (sets_aside)
+  if constexpr (is_thread_part)
     if (asides_.find(value, (std::numeric_limits<int>::max)()) != nullptr) return true;
   for (chunk_record const* chunk = chunk_->previous; chunk != nullptr; chunk = chunk->previous) {
     const std::size_t used = chunk->next->base - chunk->base;
@@ -378,7 +379,7 @@ template <class AddressSpace>
 void arena_state<AddressSpace>::before_deallocate(void const* block, std::size_t bytes) const noexcept {
   before_use("deallocate");
   if (block == nullptr || owns(block)) return;
-  if constexpr (sets_aside)
+  if constexpr (is_thread_part)
     if (space_.may_be_of_another_thread(block)) return;
   report_violation(violation_kind::bad_deallocate, name(),
                    "arena '%s': deallocate of %zu bytes at %p, which it does not hold: the block is foreign, "

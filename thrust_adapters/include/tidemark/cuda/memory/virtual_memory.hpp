@@ -69,7 +69,7 @@ struct virtual_memory_options {
 ///
 /// Only these functions call the driver; each makes the device current. Complexity: O(units of the part)
 /// driver calls. Thread-safety: one thread at a time.
-class virtual_memory : public refusals_only {
+class virtual_memory {
  public:
   // Reserves at once: the constructor calls the driver for the granularity anyway, and a later reservation
   // might be in a capture. 1 GiB ahead is 16 handles, which take about 0.7 ms on an H100.

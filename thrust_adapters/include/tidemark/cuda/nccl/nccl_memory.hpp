@@ -47,7 +47,7 @@ struct nccl_memory_options {
 ///
 /// NCCL rounds blocks up to the device's granularity, and other devices of the machine can access them.
 /// Complexity: one NCCL call for each block, O(blocks). Thread-safety: one thread at a time.
-class nccl_memory : public committed_ranges, public refusals_only {
+class nccl_memory : public committed_ranges {
  public:
   // Reserves at once, because the ranks of a communicator register their first ranges when they make their
   // arenas. Blocks are aligned as those of `cudaMalloc`, which is NCCL's fallback.
