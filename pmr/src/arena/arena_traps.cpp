@@ -41,8 +41,6 @@ std::optional<std::uint32_t> rate_of_environment() noexcept {
   return rate;
 }
 
-}  // namespace
-
 // Warns after the initialisation, because the handler may make arenas.
 std::uint32_t trap_rate(std::uint32_t chosen) noexcept {
   static const std::optional<std::uint32_t> rate = rate_of_environment();
@@ -53,6 +51,8 @@ std::uint32_t trap_rate(std::uint32_t chosen) noexcept {
   }
   return rate.value_or(chosen);
 }
+
+}  // namespace
 
 /// Slices of one reservation, taken upwards, each for one scope: `region.begin <= next <= region.end()`.
 /// Below `next` lie the used slices and the slices of ended scopes, which are inaccessible and have no
@@ -257,10 +257,11 @@ class rewind_trap {
   code_owner_cache<64> owners_;  // of functions that rewound
 };
 
-void trap_pointer::make(trap_options const& options, char const* name) {
-  trap_ = new rewind_trap{options, name};
+ended_pointer<rewind_trap> make_trap(trap_options& options, char const* name) {
+  options.one_in = trap_rate(options.one_in);
+  if (options.one_in == 0) return {};
+  return {*new rewind_trap{options, name}, [](rewind_trap& trap) noexcept { delete &trap; }};
 }
-trap_pointer::~trap_pointer() { delete trap_; }
 
 }  // namespace tidemark::detail
 

@@ -68,27 +68,28 @@ std::shared_ptr<trace_log> log_of_environment() {
   return made.value.log;
 }
 
-/// A program's observer and the process's trace. Ends with its resource, as the trace's observer does.
-class traced_beside final : public observer_list {
+/// The process's trace of a resource, and its log, which may otherwise end before the resource.
+struct traced {
+  std::shared_ptr<trace_log> log;
+  trace_resource trace;
+};
+/// A program's observer, which may be null, and the process's trace.
+class observer_and_trace final : traced, public observer_list {
  public:
-  using observer_list::observer_list;
-  void detached() noexcept override {
-    observer_list::detached();
-    delete this;
-  }
+  observer_and_trace(allocation_observer* chosen, std::shared_ptr<trace_log> const& log, char const* name)
+      : traced{log, trace_resource{*log, name}}, observer_list{chosen, &trace} {}
 };
 
 }  // namespace
 
-observer_pointer observer_of(allocation_observer* chosen, char const* name) {
-  const std::shared_ptr<trace_log> log = log_of_environment();
-  if (log == nullptr) return observer_pointer{chosen};
-  auto traced = std::make_unique<trace_resource>(*log, name);
-  traced->process_log_ = log;
-  allocation_observer* all = traced.get();
-  if (chosen != nullptr) all = new traced_beside{chosen, all};
-  (void)traced.release();
-  return observer_pointer{all};
+ended_pointer<allocation_observer> observer_of(allocation_observer* chosen, char const* name) {
+  if (const std::shared_ptr<trace_log> log = log_of_environment())
+    return {*new observer_and_trace{chosen, log, name}, [](allocation_observer& both) noexcept {
+              both.detached();
+              delete static_cast<observer_and_trace*>(&both);
+            }};
+  if (chosen == nullptr) return {};
+  return {*chosen, [](allocation_observer& observer) noexcept { observer.detached(); }};
 }
 
 }  // namespace tidemark::detail

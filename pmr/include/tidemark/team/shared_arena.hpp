@@ -278,8 +278,8 @@ class basic_shared_arena final : public detail::forwarding_resource<basic_shared
   template <class Error>
   [[noreturn]] void refuse(char const* operation, detail::call_site where, std::string const& why) const;
 
-  arena_options options_;              // its observer is `observer_`
-  detail::observer_pointer observer_;  // called by all threads; null: none
+  arena_options options_;                                // its observer is `observer_`
+  detail::ended_pointer<allocation_observer> observer_;  // called by all threads; null: none
   AddressSpace space_;
   detail::team_state<AddressSpace> team_;          // its mutex also protects `space_` and `is_claimed`
   std::vector<std::unique_ptr<part_type>> parts_;  // grows with the lock held

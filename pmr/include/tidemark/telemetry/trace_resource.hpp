@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <memory_resource>
 #include <string>
 #include <utility>
@@ -65,15 +64,9 @@ class trace_resource final : public detail::observing_adaptor<trace_resource> {
   void check_invariants() const noexcept;
 
  private:
-  friend detail::observer_pointer detail::observer_of(allocation_observer* chosen, char const* name);
-  void detached() noexcept override {
-    if (process_log_ != nullptr) delete this;
-  }
-
   trace_log& log_;
-  trace_log::track* track_;                 // owned by the log
-  trace_log::thread* step_ = nullptr;       // thread where the open step began; owned by the log
-  std::shared_ptr<trace_log> process_log_;  // of an observer that TIDEMARK_TRACE made; it deletes itself
+  trace_log::track* track_;            // owned by the log
+  trace_log::thread* step_ = nullptr;  // thread where the open step began; owned by the log
 };
 
 }  // namespace tidemark

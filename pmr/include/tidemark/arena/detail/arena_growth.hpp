@@ -16,18 +16,19 @@ namespace tidemark::detail {
 
 template <class AddressSpace>
 arena_state<AddressSpace>::arena_state(AddressSpace space, arena_options options)
-    : id_{next_identity()}, options_{options}, space_{std::move(space)}, observer_{observer_for(options)} {
+    : id_{next_identity()},
+      options_{options},
+      space_{std::move(space)},
+      observer_{observer_for(options)},
+      trap_{trap_for(options_)} {
   const std::size_t granularity = space_.granularity();
   next_chunk_bytes_ = options_.reserve != 0 ? options_.reserve : space_.chunk_bytes();
   if (options_.name == nullptr) options_.name = arena_options{}.name;
   if (options_.commit_step == 0) options_.commit_step = arena_options{}.commit_step;
   options_.commit_step = round_up(options_.commit_step, granularity);
-  if constexpr (can_trap) options_.trap.one_in = trap_rate(options_.trap.one_in);
-  if (options_.trap.one_in != 0) {
-    if constexpr (can_trap) trap_.make(options_.trap, name());
-    else
-      report_warning(warning_kind::refused_setting, name(),
-                     "arena '%s': cannot trap its scopes, because its memory is not virtual_memory", name());
+  if (!can_trap && options_.trap.one_in != 0) {
+    report_warning(warning_kind::refused_setting, name(),
+                   "arena '%s': cannot trap its scopes, because its memory is not virtual_memory", name());
   }
   if (observer_ != nullptr || is_trapping()) max_crossing_align_ = 0;
   if constexpr (AddressSpace::traits.reserves_at_once) {

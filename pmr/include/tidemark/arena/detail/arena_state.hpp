@@ -36,25 +36,9 @@ class basic_arena_scope;
 namespace tidemark::detail {
 
 class rewind_trap;
-// Owns a trap or is null. Not `std::unique_ptr`, because <memory> has a third as many lines as <memory_resource>,
-// and nvcc instantiates an arena's destructor where `rewind_trap` is incomplete.
-class trap_pointer {
- public:
-  trap_pointer() = default;
-  trap_pointer(trap_pointer const&) = delete;
-  trap_pointer& operator=(trap_pointer const&) = delete;
-  ~trap_pointer();
-  // @pre the pointer is null
-  void make(trap_options const& options, char const* name);
-  rewind_trap* operator->() const noexcept { return trap_; }
-  bool operator==(std::nullptr_t) const noexcept { return trap_ == nullptr; }
-
- private:
-  rewind_trap* trap_ = nullptr;
-};
-/// Value of `TIDEMARK_TRAP` in the environment, read once, or `chosen` if unset. Warns once if it is not a
-/// number.
-[[nodiscard]] std::uint32_t trap_rate(std::uint32_t chosen) noexcept;
+/// Returns the trap of an arena; null if the rate is 0. Sets the rate of `options` to `TIDEMARK_TRAP` of the
+/// environment, which is read once, if it is set. Warns once if it is not a number. @throws std::bad_alloc
+[[nodiscard]] ended_pointer<rewind_trap> make_trap(trap_options& options, char const* name);
 
 // Replaces a member that an address space does not need. Each member has its own type, because nvcc 13.0
 // runs out of memory on two [[no_unique_address]] members of one empty type.
@@ -239,6 +223,10 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
     if constexpr (is_part_of_team) return options.observer;
     else return observer_of(options.observer, name_or(options.name, arena_options{}.name));
   }
+  static auto trap_for(arena_options& options) {
+    if constexpr (can_trap) return make_trap(options.trap, name_or(options.name, arena_options{}.name));
+    else return absent<rewind_trap>{};
+  }
   void* grow(std::size_t bytes, std::size_t align, refusal& refused);
   void* find_block(std::size_t bytes, std::size_t align, refusal& refused);
   std::size_t largest_bytes(std::size_t align, refusal refused) const noexcept;
@@ -325,9 +313,10 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   mutable thread_ownership owner_;         // level 2 only
   arena_options options_;
   AddressSpace space_;
+  using observer_pointer = ended_pointer<allocation_observer>;
   std::conditional_t<is_part_of_team, allocation_observer*, observer_pointer> observer_;  // null: none
   [[no_unique_address]] std::conditional_t<is_thread_part, aside_blocks, absent<aside_blocks>> asides_;
-  [[no_unique_address]] std::conditional_t<can_trap, trap_pointer, absent<rewind_trap>> trap_;
+  [[no_unique_address]] std::conditional_t<can_trap, ended_pointer<rewind_trap>, absent<rewind_trap>> trap_;
 };
 
 // Address from which the newest block's bytes are untouched.

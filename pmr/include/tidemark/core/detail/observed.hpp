@@ -1,37 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `observer_pointer`: a resource's pointer to its observer. `allocate_observed`: the protocol of
-/// `allocation_observer`. They own nothing.
+/// `ended_pointer`: a resource's pointer to its observer or trap, which it ends. `allocate_observed`: the
+/// protocol of `allocation_observer`.
 #pragma once
 
 #include <cstddef>
+#include <utility>
 
 #include <tidemark/core/allocation_observer.hpp>
 
 namespace tidemark::detail {
 
-// Not std::unique_ptr, because <memory> makes each source that includes an arena slower to compile.
-class observer_pointer {
+/// Points to an object and to the function that ends the object, or is null. The function is the owner's: a
+/// program's observer is only detached. Not `std::unique_ptr`, because <memory> has a third as many lines as
+/// <memory_resource>.
+template <class T>
+class ended_pointer {
  public:
-  observer_pointer() = default;
-  explicit observer_pointer(allocation_observer* observer) noexcept : observer_{observer} {}
-  observer_pointer(observer_pointer const&) = delete;
-  observer_pointer& operator=(observer_pointer const&) = delete;
-  ~observer_pointer() {
-    if (observer_ != nullptr) observer_->detached();
+  ended_pointer() = default;
+  ended_pointer(T& object, void (*end)(T&) noexcept) noexcept : object_{&object}, end_{end} {}
+  ended_pointer(ended_pointer&& other) noexcept
+      : object_{std::exchange(other.object_, nullptr)}, end_{other.end_} {}
+  ended_pointer& operator=(ended_pointer const&) = delete;
+  ~ended_pointer() {
+    if (object_ != nullptr) end_(*object_);
   }
-  [[nodiscard]] allocation_observer& operator*() const noexcept { return *observer_; }
-  [[nodiscard]] allocation_observer* operator->() const noexcept { return observer_; }
-  [[nodiscard]] bool operator==(std::nullptr_t) const noexcept { return observer_ == nullptr; }
+  [[nodiscard]] T& operator*() const noexcept { return *object_; }
+  [[nodiscard]] T* operator->() const noexcept { return object_; }
+  [[nodiscard]] bool operator==(std::nullptr_t) const noexcept { return object_ == nullptr; }
 
  private:
-  allocation_observer* observer_ = nullptr;  // null: none
+  T* object_ = nullptr;
+  void (*end_)(T&) noexcept = nullptr;
 };
 
 /// Returns `chosen`, which may be null. With `TIDEMARK_TRACE` in the environment, returns a new observer that
-/// also writes to the process's trace, and ends with its resource. @param name the resource's name in the trace
+/// also writes to the process's trace. Detaches the observer at the end. @param name the resource's name in the trace
 /// @throws std::bad_alloc
-[[nodiscard]] observer_pointer observer_of(allocation_observer* chosen, char const* name);
+[[nodiscard]] ended_pointer<allocation_observer> observer_of(allocation_observer* chosen, char const* name);
 
 /// Allocates by `allocate()`, which may return null, and tells the observer. `undo(block)` takes a block back
 /// if the observer rejects it. @throws the exceptions of the observer and of `allocate`

@@ -340,9 +340,9 @@ class workspace_core {
   std::size_t held_bytes_ = 0;
   bool permits_idle_trims_ = false;
   bool checked_;
-  bool pooling_;               // if false, every slot is removed at the end of its scope
-  bool retires_;               // not pooling, or observed
-  observer_pointer observer_;  // null: none. Otherwise the limits of all slots are 0
+  bool pooling_;                                 // if false, every slot is removed at the end of its scope
+  bool retires_;                                 // not pooling, or observed
+  ended_pointer<allocation_observer> observer_;  // null: none. Otherwise the limits of all slots are 0
   mutable thread_ownership owner_;
 
   std::pmr::vector<slot_list*> others_;  // by other_type(); null: no list of this type here

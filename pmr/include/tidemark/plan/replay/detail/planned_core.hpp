@@ -251,7 +251,7 @@ class planned_core {
 
   planned_region& region_;
   planned_arena_options options_;
-  observer_pointer observer_;  // null: none
+  ended_pointer<allocation_observer> observer_;  // null: none
   bool host_accessible_;
   bool is_borrowed_;  // the region is one block of the fallback during a step
   std::unique_ptr<kinds_of_steps> kinds_;
