@@ -24,6 +24,7 @@
 
 #include <tidemark/tidemark.hpp>
 
+#include "calling_owner.hpp"
 #include "calling_upstream.hpp"
 #include "contains.hpp"
 #include "report_recorder.hpp"
@@ -264,7 +265,7 @@ TEST_F(pressure_callbacks, use_and_destroy_the_monitor_that_signals) {
   ::unlink(path.c_str());
 }
 
-// ---- fences, relief and scopes of queries -----------------------------------------------------------------
+// ---- fences, and owners of caches -------------------------------------------------------------------------
 
 // A fence whose functions call the test.
 struct calling_fence {
@@ -374,11 +375,12 @@ TEST_F(fences, are_queried_by_many_threads_of_one_cache) {
   cache.check_invariants();
 }
 
-TEST_F(user_code, relief_uses_its_cache) {
+TEST_F(user_code, owner_that_relieves_uses_its_cache) {
   calling_upstream limited;
   reuse_cache* used = nullptr;
   int calls = 0;
-  const auto relieve = [&] {
+  calling_owner owner;
+  owner.relief = [&] {
     ++calls;
     on_both_threads([&] {
       (void)used->collect(true);
@@ -387,7 +389,7 @@ TEST_F(user_code, relief_uses_its_cache) {
     use_each_kind();
     return true;
   };
-  reuse_cache cache{{.relief = relieve, .upstream = &limited}};
+  reuse_cache cache{{.upstream = &limited}, &owner};
   used = &cache;
   cache.deallocate(cache.allocate(600), 600);
   bool is_refused = false;
@@ -398,17 +400,18 @@ TEST_F(user_code, relief_uses_its_cache) {
   EXPECT_EQ(calls, 1);
 }
 
-TEST_F(user_code, scope_of_queries_uses_its_cache) {
+TEST_F(user_code, owner_that_queries_uses_its_cache) {
   reuse_cache* used = nullptr;
   int calls = 0;
-  const auto around = [&](std::function<void()> const& queries) {
+  calling_owner owner;
+  owner.around = [&](std::function<void()> const& queries) {
     if (++calls == 1) {
       on_both_threads([&] { allocate_three_sizes(*used); });
       use_each_kind();
     }
     queries();
   };
-  reuse_cache cache{{.query_scope = around, .upstream = std::pmr::new_delete_resource()}};
+  reuse_cache cache{{.upstream = std::pmr::new_delete_resource()}, &owner};
   used = &cache;
   calling_fence fence;
   cache.deallocate_after(cache.allocate(512), 512, 16, fence.make());

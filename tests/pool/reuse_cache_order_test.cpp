@@ -14,6 +14,7 @@
 #include <tidemark/pool/reuse_cache.hpp>
 #include <tidemark/telemetry/limit_resource.hpp>
 
+#include "calling_owner.hpp"
 #include "recording_supply.hpp"
 #include "reuse_subjects.hpp"
 #include "thread_storm.hpp"
@@ -169,13 +170,13 @@ TEST_F(reuse_cache_order, failed_record_leaves_the_sizes_valid) {
 
 // ---- what makes room --------------------------------------------------------------------------------------
 
-struct relieved_by {
+struct relieved_by : test::calling_owner {
   reuse_cache* cache = nullptr;
   int calls = 0;
   bool of_use = true;
 
-  auto relief() {
-    return [this] {
+  relieved_by() {
+    relief = [this] {
       ++calls;
       (void)cache->collect(true);
       return of_use;
@@ -183,11 +184,11 @@ struct relieved_by {
   }
 };
 
-TEST_F(reuse_cache_order, relief_replaces_both_collections_before_one_retry) {
+TEST_F(reuse_cache_order, relief_of_its_owner_replaces_both_collections_before_one_retry) {
   limit_resource budget{&upstream, 1000};
   event done;
   relieved_by room;
-  reuse_cache cache{{.relief = room.relief(), .upstream = &budget}};
+  reuse_cache cache{{.upstream = &budget}, &room};
   room.cache = &cache;
   deallocate_blocks(cache, allocate_blocks(cache, 6, 100), 100);
   cache.deallocate_after(cache.allocate(400, 256), 400, 256, done.fence());
@@ -204,8 +205,9 @@ TEST_F(reuse_cache_order, rejects_the_request_if_relief_fails) {
   for (const bool of_use : {true, false}) {
     SCOPED_TRACE(of_use);
     limit_resource budget{&upstream, 1000};
-    relieved_by room{.of_use = of_use};
-    reuse_cache cache{{.relief = room.relief(), .upstream = &budget}};
+    relieved_by room;
+    room.of_use = of_use;
+    reuse_cache cache{{.upstream = &budget}, &room};
     room.cache = &cache;
     EXPECT_THROW((void)cache.allocate(1001, 256), out_of_memory);
     EXPECT_EQ(room.calls, 1);

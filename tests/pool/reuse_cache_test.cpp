@@ -22,6 +22,7 @@
 #include <tidemark/core/units.hpp>
 #include <tidemark/telemetry/limit_resource.hpp>
 
+#include "calling_owner.hpp"
 #include "caught.hpp"
 #include "recording_supply.hpp"
 #include "reuse_subjects.hpp"
@@ -222,41 +223,42 @@ TEST_F(reuse, deallocations_query_fences_with_an_order_and_without_in_turn) {
 }
 
 /// Counts its calls; queries nothing while `refuses`.
-struct counted_scope {
+struct counted_queries : test::calling_owner {
   int calls = 0;
   bool refuses = false;
-  auto scope() {
-    return [this](std::function<void()> const& queries) {
+  counted_queries() {
+    around = [this](std::function<void()> const& queries) {
       ++calls;
       if (!refuses) queries();
     };
   }
 };
 
-TEST_F(reuse, query_scope_is_entered_once_per_call_with_pending_blocks) {
+TEST_F(reuse, calls_its_owner_once_per_call_with_pending_blocks) {
   std::array<event, 5> events;
-  counted_scope around;
-  reuse_cache cache{{.max_cached_bytes = 512, .query_scope = around.scope(), .upstream = &upstream}};
+  counted_queries owner;
+  reuse_cache cache{{.max_cached_bytes = 512, .upstream = &upstream}, &owner};
   deallocate_blocks(cache, allocate_blocks(cache, 5, 512), 512);
   const std::vector<void*> blocks = allocate_blocks(cache, 5, 512);
   (void)cache.collect();
-  EXPECT_EQ(around.calls, 0);
+  EXPECT_EQ(owner.calls, 0);
   for (std::size_t i = 0; i < 5; ++i) cache.deallocate_after(blocks[i], 512, 256, events[i].fence());
-  EXPECT_EQ(around.calls, 4) << "the first found nothing pending";
+  EXPECT_EQ(owner.calls, 4) << "the first found nothing pending";
   void* const block = cache.allocate(512, 256);
-  EXPECT_EQ(around.calls, 5);
+  EXPECT_EQ(owner.calls, 5);
   (void)cache.collect();
-  EXPECT_EQ(around.calls, 6);
+  EXPECT_EQ(owner.calls, 6);
   (void)cache.collect(true);
-  EXPECT_EQ(around.calls, 6) << "it queries nothing";
+  EXPECT_EQ(owner.calls, 6) << "it queries nothing";
   cache.deallocate(block, 512, 256);
 }
 
-TEST_F(reuse, queries_no_fence_if_the_query_scope_refuses) {
+TEST_F(reuse, queries_no_fence_if_its_owner_refuses) {
   event done;
   done.complete();
-  counted_scope around{.refuses = true};
-  reuse_cache cache{{.max_cached_bytes = 1 * MiB, .query_scope = around.scope(), .upstream = &upstream}};
+  counted_queries owner;
+  owner.refuses = true;
+  reuse_cache cache{{.max_cached_bytes = 1 * MiB, .upstream = &upstream}, &owner};
   const std::vector<void*> blocks = allocate_blocks(cache, 2, 512);
   cache.deallocate_after(blocks[0], 512, 256, done.fence());
   cache.deallocate(blocks[1], 512, 256);
@@ -265,7 +267,7 @@ TEST_F(reuse, queries_no_fence_if_the_query_scope_refuses) {
   EXPECT_NE(other, blocks[0]);
   EXPECT_EQ(cache.collect(), 0u);
   EXPECT_EQ(done.asked, 0);
-  around.refuses = false;
+  owner.refuses = false;
   EXPECT_EQ(cache.allocate(512, 256), blocks[0]);
   deallocate_blocks(cache, {blocks[0], blocks[1], other}, 512);
 }

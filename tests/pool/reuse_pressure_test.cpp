@@ -12,6 +12,7 @@
 #include <tidemark/pool/global_pool.hpp>
 #include <tidemark/pool/reuse_cache.hpp>
 
+#include "calling_owner.hpp"
 #include "recording_supply.hpp"
 #include "reuse_subjects.hpp"
 
@@ -89,8 +90,9 @@ TEST(reuse_pressure, is_handled_at_the_next_request_that_calls_the_upstream) {
   cache.deallocate(block, 2 * MiB);
 }
 
-TEST(reuse_pressure, is_ignored_by_a_cache_with_its_own_relief) {
-  reuse_cache cache{{.relief = [] { return false; }, .upstream = std::pmr::new_delete_resource()}};
+TEST(reuse_pressure, is_ignored_by_a_cache_with_an_owner) {
+  test::calling_owner owner;
+  reuse_cache cache{{.upstream = std::pmr::new_delete_resource()}, &owner};
   cache.deallocate(cache.allocate(1 * MiB), 1 * MiB);
   (void)signal_memory_pressure();
   EXPECT_EQ(cache.stats().cached_bytes, 1 * MiB);

@@ -11,6 +11,7 @@
 #include <tidemark/core/detail/block_ledger.hpp>
 #include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/violation.hpp>
+#include <tidemark/pool/detail/reuse_cache_owner.hpp>
 #include <tidemark/pool/global_pool.hpp>
 
 #include "cached_blocks.hpp"
@@ -31,11 +32,12 @@ reuse_cache_options completed(reuse_cache_options options) noexcept {
 
 }  // namespace
 
-reuse_cache::reuse_cache(reuse_cache_options const& options)
+reuse_cache::reuse_cache(reuse_cache_options const& options, detail::reuse_cache_owner* owner)
     : options_{completed(options)},
+      owner_{owner},
       counts_{.name = options_.name},
       cached_{std::make_unique<detail::cached_blocks>(options_, counts_)} {
-  if (!options_.relief) pressure_ = detail::call_under_pressure(this, [this] { respond_to_pressure(); });
+  if (owner_ == nullptr) pressure_ = detail::call_under_pressure(this, [this] { respond_to_pressure(); });
   const std::scoped_lock lock{mutex_};
   mutex_.adapt_with(*this);
 }
@@ -88,8 +90,8 @@ void reuse_cache::adapt_to_child() noexcept {
 
 template <class Queries>
 void reuse_cache::query(Queries queries) noexcept {
-  if (!options_.query_scope) return queries();
-  options_.query_scope(std::ref(queries));
+  if (owner_ == nullptr) return queries();
+  owner_->query(std::ref(queries));
 }
 
 void* reuse_cache::allocate_new(std::size_t bytes, std::size_t align) {
@@ -123,7 +125,7 @@ void* reuse_cache::allocate_with_retries(std::size_t bytes, std::size_t align) {
 // Returns cached blocks, because the upstream may need their memory. The first call returns blocks that need
 // no wait, the second call all blocks.
 bool reuse_cache::make_room(int refusals) noexcept {
-  if (options_.relief) return refusals == 1 && options_.relief();
+  if (owner_ != nullptr) return refusals == 1 && owner_->relieve();
   if (refusals > 2) return false;
   (void)collect(refusals == 2);
   return true;

@@ -8,7 +8,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <memory_resource>
 
@@ -26,6 +25,7 @@ namespace tidemark {
 namespace detail {
 class cached_blocks;  // src/pool/cached_blocks.hpp
 struct cached_list;
+class reuse_cache_owner;  // pool/detail/reuse_cache_owner.hpp
 }  // namespace detail
 
 /// Options of a reuse cache.
@@ -37,16 +37,6 @@ struct reuse_cache_options {
   /// Maximum number of ready blocks of one size and alignment; 0: no limit. Above the limit the oldest block
   /// returns to the upstream.
   std::size_t max_blocks_per_size = 0;
-  /// Frees memory when the upstream throws std::bad_alloc. Returns true if the upstream should be called once
-  /// more. Called without a lock, by any thread that allocates; may use the cache, and must not throw. Empty:
-  /// `collect()`, and `collect(true)` if the upstream throws again, which makes up to three calls of the
-  /// upstream. A cache with a relief ignores memory pressure (`signal_memory_pressure`).
-  std::function<bool()> relief = {};  // NOLINT(readability-redundant-member-init)
-  /// Calls its argument, which queries fences, once, or not at all if no fence may be queried now. Prepares the
-  /// thread for all queries of one call. Called without a lock, by any thread; must not throw. Empty: fences
-  /// are queried directly.
-  std::function<void(std::function<void()> const&)> query_scope =
-      {};  // NOLINT(readability-redundant-member-init)
   /// The name in messages and statistics; must outlive the cache.
   char const* name = "reuse_cache";
   /// The source of blocks; null: `std::pmr::get_default_resource()`. Must outlive the cache, and be
@@ -105,8 +95,8 @@ struct reuse_cache_stats {
 /// max_blocks_per_size` (0: no limit).
 ///
 /// Complexity: O(log(sizes)) plus the upstream's and the queries'. Thread-safety: any thread, except
-/// construction, destruction and `check_invariants()`. The upstream, the relief and fences are called without
-/// a lock and may call back.
+/// construction, destruction and `check_invariants()`. The upstream and fences are called without a lock
+/// and may call back.
 class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
  public:
   /// Alignment of requests without an alignment argument, and minimum alignment of every block.
@@ -117,8 +107,11 @@ class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
   /// Makes the same cache over `upstream`; null: the default resource.
   explicit reuse_cache(std::pmr::memory_resource* upstream)
       : reuse_cache{reuse_cache_options{.upstream = upstream}} {}
-  /// Makes a cache with `options`. @throws whatever the bookkeeping resource throws.
-  explicit reuse_cache(reuse_cache_options const& options);
+  /// Makes a cache with `options`. If the upstream throws std::bad_alloc, the cache calls `collect()`, then
+  /// `collect(true)`, and the upstream again after each.
+  /// @param owner null; tidemark's own classes replace these calls. @throws whatever the bookkeeping resource
+  /// throws.
+  explicit reuse_cache(reuse_cache_options const& options, detail::reuse_cache_owner* owner = nullptr);
   /// Rejected at compile time, with a message that shows the right form.
   explicit reuse_cache(std::integral auto bytes) : reuse_cache{} {
     static_assert(
@@ -134,9 +127,8 @@ class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
   /// queries stop at the first fence that is not done. They stop altogether after 32 such fences.
   /// @param bytes size, also 0.
   /// @param align a power of two.
-  /// @throws the upstream's exception, if it is std::bad_alloc after the calls that
-  /// `reuse_cache_options::relief` describes; std::bad_alloc for sizes above PTRDIFF_MAX. The cache is
-  /// unchanged then.
+  /// @throws the upstream's exception, if it is std::bad_alloc after `collect(true)`; std::bad_alloc for sizes
+  /// above PTRDIFF_MAX. The cache is unchanged then.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_size(2), gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = default_alignment) TIDEMARK_LIFETIMEBOUND;
 
@@ -203,6 +195,7 @@ class reuse_cache final : public detail::forwarding_resource<reuse_cache> {
   void track(void* block, std::size_t bytes, std::size_t align);
 
   reuse_cache_options options_;
+  detail::reuse_cache_owner* owner_;  // may be null
   std::atomic<bool> must_collect_{false};
 
   mutable detail::fork_safe<> mutex_;  // guards the next two members

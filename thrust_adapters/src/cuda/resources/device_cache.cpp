@@ -51,7 +51,7 @@ device_cache::device_cache(device_cache_options const& options, gpu::driver& dri
                           each.block, each.bytes, aligned(each.align), std::move(fence));
                     },
                 .context = this}},
-      cache_{options_of_cache()} {
+      cache_{options_of_cache(), this} {
   // Other resources ask the cache on their threads. A user's upstream or bookkeeping may not permit that.
   if (own_ && options_.bookkeeping == std::pmr::new_delete_resource())
     budget_subscription_ = driver.budget(options_.device).add_member([this] { return collect(true) != 0; });
@@ -73,8 +73,6 @@ reuse_cache_options device_cache::options_of_cache() {
   }
   return {.max_cached_bytes = *options_.max_cached_bytes,
           .max_blocks_per_size = options_.max_blocks_per_size,
-          .relief = [this] { return relieve(); },
-          .query_scope = [this](std::function<void()> const& queries) { returns_.events().query(queries); },
           .name = options_.name,
           .upstream = gpu::detail::ordered_upstream(waiting_, options_, *driver_),
           .bookkeeping = options_.bookkeeping};

@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <memory_resource>
 #include <optional>
 #include <type_traits>
@@ -26,6 +27,7 @@
 #include <tidemark/cuda/memory/detail/waiting_upstream.hpp>
 #include <tidemark/cuda/resources/detail/stream_returns.hpp>
 #include <tidemark/cuda/resources/device_pools.hpp>
+#include <tidemark/pool/detail/reuse_cache_owner.hpp>
 #include <tidemark/pool/reuse_cache.hpp>
 
 namespace tidemark {
@@ -79,7 +81,8 @@ struct device_cache_options {
 /// Complexity: as `reuse_cache`, plus O(streams) for each block of another stream. Thread-safety: any thread,
 /// except construction, destruction and `check_invariants()`. The driver is called without a lock. Level 2
 /// makes the checks of `reuse_cache`.
-class device_cache final : public detail::forwarding_resource<device_cache> {
+class device_cache final : public detail::forwarding_resource<device_cache>,
+                           private detail::reuse_cache_owner {
  public:
   /// Minimum alignment of every block.
   static constexpr std::size_t default_alignment = gpu::driver_block_alignment;
@@ -180,7 +183,8 @@ class device_cache final : public detail::forwarding_resource<device_cache> {
   [[nodiscard]] reuse_cache_options options_of_cache();
   [[noreturn]] TIDEMARK_COLD void refuse(std::size_t bytes, std::size_t align, char const* because) const;
   [[nodiscard]] bool is_capturing() const noexcept;
-  [[nodiscard]] bool relieve() noexcept;
+  bool relieve() noexcept override;
+  void query(std::function<void()> const& queries) noexcept override { returns_.events().query(queries); }
 
   gpu::driver* driver_;
   device_cache_options options_;
