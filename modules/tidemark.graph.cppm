@@ -9,7 +9,6 @@ import tidemark.detail.headers;
 export namespace tidemark {
 
 // Memory of a graph
-using tidemark::bad_deallocate_policy;
 using tidemark::graph_arena;
 using tidemark::graph_arena_options;
 using tidemark::graph_arena_stats;

@@ -89,7 +89,7 @@ using tidemark::default_plan_alignment, tidemark::lifetime, tidemark::make_plan,
     tidemark::save_plan, tidemark::step_plan;
 
 // graph
-using tidemark::bad_deallocate_policy, tidemark::graph_arena, tidemark::graph_arena_options,
+using tidemark::graph_arena, tidemark::graph_arena_options,
     tidemark::graph_arena_stats, tidemark::graph_layout, tidemark::rehearsal, tidemark::rehearse,
     tidemark::rehearse_plan, tidemark::baked_blocks, tidemark::capture_switch,
     tidemark::capture_switch_options, tidemark::capture_switch_stats, tidemark::frozen_policy,

@@ -32,14 +32,15 @@ using upstream_blocks = few_blocks<256, 8>;
 
 // S1.8
 TEST(graph_heap, an_arena_allocates_nothing_from_its_construction_to_its_destruction) {
-  auto arena = std::make_unique<graph_arena>(
-      byte_range{base, 64 * MiB}, graph_arena_options{.bad_deallocate = bad_deallocate_policy::ignore});
+  auto arena = std::make_unique<graph_arena>(byte_range{base, 64 * MiB});
   std::array<void*, 1000> blocks{};
   const heap_calls before;
   for (int round = 0; round < 100; ++round) {
     for (void*& block : blocks) block = arena->allocate(300, round % 2 == 0 ? 64 : 512);
     for (void* const block : blocks) arena->deallocate(block, 300);
-    arena->deallocate(blocks[0], 300);
+    const violation_handler handler = set_violation_handler([](violation const&) {});
+    arena->deallocate(blocks[0], 300);  // twice
+    (void)set_violation_handler(handler);
     (void)arena->stats();
     (void)arena->layout();
     arena->reset();

@@ -247,7 +247,7 @@ class cuda_resource_streams : public ::testing::Test {
   gpu::stream other_{device_};
   made_up_memory nowhere_;
   recording_resource upstream_{&nowhere_};
-  device_pool pool_{{.stream = own_, .upstream = &upstream_, .upstream_is_ordered = true}, device_};
+  device_pool pool_{{.stream = own_, .upstream = &upstream_}, device_};
 };
 
 TEST_F(cuda_resource_streams, makes_no_driver_call_on_the_stream_of_the_resource) {

@@ -200,7 +200,6 @@ void graph_arena::deallocate_planned(std::uintptr_t address) noexcept {
 void graph_arena::refuse(void* block, std::size_t bytes) noexcept {
   if (block == nullptr) return;
   ++bad_deallocations_;
-  if (options_.bad_deallocate == bad_deallocate_policy::ignore) return;
   const std::uintptr_t offset = reinterpret_cast<std::uintptr_t>(block) - layout_.begin();
   char const* why = "it lies outside its range";
   if (offset < range().size)

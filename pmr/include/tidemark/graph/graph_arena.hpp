@@ -22,17 +22,8 @@
 
 namespace tidemark {
 
-/// Action of a graph arena at a wrong deallocation: a second deallocation, a wrong size, or a block that was
-/// never the arena's.
-enum class bad_deallocate_policy {
-  report,  ///< report a violation, which aborts by default
-  ignore,  ///< count it in `graph_arena_stats::bad_deallocations`, and do nothing else
-};
-
 /// Options of `graph_arena`.
 struct graph_arena_options {
-  /// Action at a wrong deallocation.
-  bad_deallocate_policy bad_deallocate = bad_deallocate_policy::report;
   /// Used in messages and statistics; must outlive the arena and its exceptions.
   char const* name = "graph_arena";
 };

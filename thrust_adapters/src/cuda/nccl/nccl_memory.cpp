@@ -24,8 +24,7 @@ nccl_memory::nccl_memory(nccl_memory_options const& options, nccl& calls, driver
     : calls_{&calls},
       driver_{&driver},
       device_{detail::device_or_current(driver, options.device, nccl_memory_name)},
-      stream_{options.stream},
-      chunk_bytes_{options.chunk_bytes} {
+      stream_{options.stream} {
   detail::require_one_stream("gpu::nccl_memory", nccl_memory_name, stream_);
 }
 

@@ -30,8 +30,7 @@ void complete(Options& options, driver& driver) {
 template <class Options>
 [[nodiscard]] std::pmr::memory_resource* ordered_upstream(std::optional<waiting_upstream>& made,
                                                           Options const& options, driver& driver) {
-  if (options.upstream_is_ordered.value_or(is_ordered_by(*options.upstream, options.stream)))
-    return options.upstream;
+  if (is_ordered_by(*options.upstream, options.stream)) return options.upstream;
   return &made.emplace(options.upstream, options.device, options.stream, options.name, options.bookkeeping,
                        driver);
 }

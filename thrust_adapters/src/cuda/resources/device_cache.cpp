@@ -67,14 +67,11 @@ device_cache::~device_cache() {
 
 // Also makes the upstream if the cache has none.
 reuse_cache_options device_cache::options_of_cache() {
-  if (options_.upstream == nullptr) {
-    options_.upstream = &own_.emplace(options_, *driver_);
-    options_.upstream_is_ordered = true;
-  }
+  if (options_.upstream == nullptr) options_.upstream = &own_.emplace(options_, *driver_);
   return {.max_cached_bytes = *options_.max_cached_bytes,
           .max_blocks_per_size = options_.max_blocks_per_size,
           .name = options_.name,
-          .upstream = gpu::detail::ordered_upstream(waiting_, options_, *driver_),
+          .upstream = own_ ? &*own_ : gpu::detail::ordered_upstream(waiting_, options_, *driver_),
           .bookkeeping = options_.bookkeeping};
 }
 

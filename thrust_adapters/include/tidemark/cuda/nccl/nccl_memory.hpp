@@ -21,8 +21,6 @@ struct nccl_memory_options {
   device_number device = -1;
   /// Stream whose work uses the memory; null: the device's default stream. Must outlive the memory.
   stream_handle stream = nullptr;
-  /// Bytes of the first block if the arena's options do not set them.
-  std::size_t chunk_bytes = 64 * MiB;
 };
 
 /// An `address_space` of blocks from `ncclMemAlloc`. NCCL can register such blocks in every way: for NVLink
@@ -79,7 +77,7 @@ class nccl_memory : public committed_ranges {
   void release(byte_range range) noexcept;
   /// Leaves a block allocated until the process ends.
   void abandon(byte_range range) noexcept;
-  [[nodiscard]] std::size_t chunk_bytes() const noexcept { return chunk_bytes_; }
+  [[nodiscard]] static constexpr std::size_t chunk_bytes() noexcept { return 64 * MiB; }
   [[nodiscard]] std::size_t granularity() const noexcept { return traits.block_alignment; }
 
   /// Makes later work on the stream, and freeing, wait for `event`. If the stream cannot wait, the calling
@@ -112,7 +110,6 @@ class nccl_memory : public committed_ranges {
   driver* driver_;
   device_number device_;
   stream_handle stream_;
-  std::size_t chunk_bytes_;
   char const* refusal_ = "";
   std::vector<block> blocks_;
 };

@@ -48,10 +48,8 @@ struct device_cache_options {
   std::optional<std::size_t> max_cached_bytes = {};  // NOLINT(readability-redundant-member-init)
   /// Source of blocks; null: a heap of the cache's own, as of a `device_pool`. It must be thread-safe if
   /// several threads use the cache, and must not be a resource of another stream. Must outlive the cache.
+  /// Blocks return to it as those of `device_pool_options::upstream`.
   std::pmr::memory_resource* upstream = nullptr;
-  /// True if the stream orders the upstream, as in `device_pool_options`. If false, each block returns to the
-  /// upstream after a wait for the stream.
-  std::optional<bool> upstream_is_ordered = {};  // NOLINT(readability-redundant-member-init)
   /// Source of the cache's records, which the host writes; null: `std::pmr::new_delete_resource()`. Must
   /// outlive the cache. It is called under the cache's locks and must not call back.
   std::pmr::memory_resource* bookkeeping = nullptr;

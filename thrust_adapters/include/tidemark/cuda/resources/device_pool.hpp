@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <limits>
 #include <memory_resource>
-#include <optional>
 
 #include <tidemark/cuda/driver/driver.hpp>
 #include <tidemark/cuda/resources/detail/device_heap.hpp>
@@ -31,14 +30,11 @@ struct device_pool_options {
   /// too.
   bool keeps_addresses = false;
   /// Source of chunks; null: the pool maps memory of the device itself, which needs the least memory. Must
-  /// not be a resource of another stream. Must outlive the pool.
+  /// not be a resource of another stream. Must outlive the pool. A chunk returns to a `device_arena`,
+  /// `device_cache`, `device_pool`, `gpu::async_resource` or `foreign_resource` of the stream at once. It
+  /// returns to another resource, such as an adaptor on one of these, after a wait for the stream, or after a
+  /// capture of it.
   std::pmr::memory_resource* upstream = nullptr;
-  /// True if the stream orders the upstream: only later work of the stream gets memory that was returned to
-  /// the upstream. If false, as for a `gpu::device_resource`, a chunk is returned after a wait for the
-  /// stream, or after a capture of it. Empty: true for a `device_arena`, `device_cache`, `device_pool`,
-  /// `gpu::async_resource` or `foreign_resource` of the stream, and false for any other resource, such as an
-  /// adaptor on one of these.
-  std::optional<bool> upstream_is_ordered = {};  // NOLINT(readability-redundant-member-init)
   /// Source of the pool's records, which the host writes; null: `std::pmr::new_delete_resource()`. Must
   /// outlive the pool.
   std::pmr::memory_resource* bookkeeping = nullptr;
