@@ -30,7 +30,6 @@
 #include <tidemark/pool/pool.hpp>
 #include <tidemark/telemetry/statistics_resource.hpp>
 #include <tidemark/workspace/workspace.hpp>
-#include <tidemark/workspace/workspace_scope.hpp>
 
 namespace {
 

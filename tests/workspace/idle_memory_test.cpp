@@ -23,7 +23,6 @@
 #include <tidemark/pool/global_pool.hpp>
 #include <tidemark/workspace/extras/this_thread_workspace.hpp>
 #include <tidemark/workspace/workspace_options.hpp>
-#include <tidemark/workspace/workspace_scope.hpp>
 
 namespace tidemark::test {
 namespace {

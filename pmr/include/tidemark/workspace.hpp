@@ -8,7 +8,6 @@
 #include <tidemark/workspace/workspace.hpp>
 #include <tidemark/workspace/workspace_acquisition.hpp>
 #include <tidemark/workspace/workspace_options.hpp>
-#include <tidemark/workspace/workspace_scope.hpp>
 
 #include <tidemark/workspace/extras/dlpack.hpp>
 #include <tidemark/workspace/extras/random.hpp>
