@@ -6,6 +6,7 @@ namespace tidemark {
 
 template class detail::arena_state<detail::extent_memory<virtual_memory>>;
 template class detail::arena_state<detail::region_memory<virtual_memory>>;
+template class detail::shared_arena_state<virtual_memory>;
 template class basic_shared_arena<virtual_memory>;
 
 }  // namespace tidemark

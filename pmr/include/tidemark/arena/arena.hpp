@@ -30,8 +30,6 @@
 
 namespace tidemark {
 
-template <class AddressSpace>
-class basic_shared_arena;
 namespace detail {
 template <class AddressSpace>
 class extent_region;
@@ -267,7 +265,7 @@ class basic_arena final : public detail::arena_state<AddressSpace>,
   template <class Self, class Space>
   friend class arena_push;
   template <class Space>
-  friend class basic_shared_arena;  // rewinds its threads' arenas together
+  friend class detail::shared_arena_state;  // rewinds its threads' arenas together
   template <class Space>
   friend class detail::extent_region;  // lowers its arena's cursor
   basic_arena& push_target() noexcept { return *this; }

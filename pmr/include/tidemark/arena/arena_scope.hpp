@@ -136,7 +136,7 @@ class [[nodiscard(TIDEMARK_NAME_SCOPE)]] basic_arena_scope
   friend detail::arena_state<AddressSpace>;
   friend detail::scratch_access;
   template <class Space>
-  friend class basic_shared_arena;  // its messages name the place of an open scope
+  friend class detail::shared_arena_state;  // its messages name the place of an open scope
   friend arena_push<basic_arena_scope, AddressSpace>;
 
   // Opens a scope on a scratch arena, whose state may be read only after the arena is claimed.

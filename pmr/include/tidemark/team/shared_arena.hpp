@@ -10,25 +10,19 @@
 
 #include <concepts>
 #include <cstddef>
-#include <cstdint>
-#include <memory>
 #include <memory_resource>
 #include <source_location>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <tidemark/arena/arena.hpp>
 #include <tidemark/arena/arena_options.hpp>
 #include <tidemark/core/allocation_site.hpp>
-#include <tidemark/core/detail/distinct_resource.hpp>
-#include <tidemark/core/detail/observed.hpp>
 #include <tidemark/core/detail/request.hpp>
-#include <tidemark/core/detail/thread_parts.hpp>
 #include <tidemark/core/macros.hpp>
 #include <tidemark/core/virtual_memory.hpp>
 #include <tidemark/team/detail/extent_memory.hpp>
-#include <tidemark/team/detail/extent_region.hpp>
+#include <tidemark/team/detail/shared_arena_rewind.hpp>
+#include <tidemark/team/detail/shared_arena_state.hpp>
 #include <tidemark/team/shared_arena_options.hpp>
 
 namespace tidemark {
@@ -89,7 +83,7 @@ class [[nodiscard(TIDEMARK_NAME_SCOPE)]] basic_shared_arena_scope {
       TIDEMARK_DELETED("a container takes a resource: write &scope.arena()");
 
  private:
-  friend arena_type;
+  friend detail::shared_arena_state<AddressSpace>;
 
   arena_type* arena_ = nullptr;  // null: inert
   shared_arena_mark begin_;
@@ -142,17 +136,16 @@ using basic_local_arena = basic_arena<detail::extent_memory<AddressSpace>>;
 /// point. docs/reference/fork.md describes forks.
 /// @tparam AddressSpace source of memory that the host can access
 template <class AddressSpace>
-class basic_shared_arena final : public detail::forwarding_resource<basic_shared_arena<AddressSpace>> {
-  static_assert(AddressSpace::traits.host_accessible,
-                "a shared arena keeps records in its memory, so the host must be able to touch it");
+class basic_shared_arena final : public detail::shared_arena_state<AddressSpace> {
+  using state = detail::shared_arena_state<AddressSpace>;
 
  public:
   using scope = basic_shared_arena_scope<AddressSpace>;
   using local_type = basic_local_arena<AddressSpace>;
 
-  static constexpr std::size_t default_alignment = AddressSpace::traits.block_alignment;
+  static constexpr std::size_t default_alignment = state::default_alignment;
   /// Maximum places of `local(index)` if `team_options` does not set the number of threads.
-  static constexpr std::size_t max_places = 1024;
+  static constexpr std::size_t max_places = state::max_places;
 
   /// Makes a shared arena on virtual memory. With `team.threads` each thread reserves its share of
   /// `options.reserve`.
@@ -163,7 +156,8 @@ class basic_shared_arena final : public detail::forwarding_resource<basic_shared
       : basic_shared_arena(virtual_memory{{options.huge_pages, options.prefault}}, options, team) {}
   /// Makes a shared arena on `space`, with the space's own options for huge pages and prefaulting. @throws as
   /// above.
-  explicit basic_shared_arena(AddressSpace space, arena_options options = {}, team_options team = {});
+  explicit basic_shared_arena(AddressSpace space, arena_options options = {}, team_options team = {})
+      : state{std::move(space), options, team} {}
   /// Rejects a size or a resource: does not compile, and the message has the right form.
   template <class Argument>
     requires std::integral<Argument> || std::convertible_to<Argument, std::pmr::memory_resource*>
@@ -173,41 +167,45 @@ class basic_shared_arena final : public detail::forwarding_resource<basic_shared
         "a shared arena takes options: write shared_arena team{{.reserve = 64 * MiB}, {.threads = 4}}");
   }
   /// Runs the destructors of `make`. Reports a violation if a scope is still open, and makes the scope inert.
-  ~basic_shared_arena() override;
+  ~basic_shared_arena() override { this->end(); }
 
   /// As `basic_arena::allocate` for the calling thread, which is found through thread-local storage.
   /// @throws also std::bad_alloc if there is no memory for a new thread's record; std::logic_error if all
   /// `team_options::threads` places are taken.
   [[nodiscard, gnu::returns_nonnull, gnu::alloc_align(3)]] void* allocate(
       std::size_t bytes, std::size_t align = default_alignment) TIDEMARK_LIFETIMEBOUND {
-    if (const auto slot = threads_.own_slot(); slot.owner == threads_.number()) [[likely]]
+    if (const auto slot = this->threads_.own_slot(); slot.owner == this->threads_.number()) [[likely]]
       return slot.part->arena.allocate(bytes, align);
-    return part_of_this_thread().arena.allocate(bytes, align);
+    return this->part_of_this_thread().arena.allocate(bytes, align);
   }
   /// As `basic_arena::deallocate` for the newest block of the calling thread and its recent blocks with their
   /// own extents. Does nothing for blocks of other threads.
   void deallocate(void* block, std::size_t bytes, std::size_t align = default_alignment) noexcept {
-    if (part_type* const own = threads_.find()) own->arena.deallocate(block, bytes, align);
+    if (auto* const own = this->threads_.find()) own->arena.deallocate(block, bytes, align);
   }
 
   /// Returns the calling thread's part, which is only for this thread. Give `&team` to containers that
   /// outlive the thread. @throws as `allocate` for a new thread.
-  [[nodiscard]] local_type& local(detail::call_site where = std::source_location::current());
+  [[nodiscard]] local_type& local(detail::call_site where = std::source_location::current()) {
+    return state::local(where);
+  }
   /// Returns the part of place `index`, such as `omp_get_thread_num()`. With `team_options::threads` the
   /// addresses are then the same in each run of a program, in any order of the threads.
   /// @throws std::invalid_argument if `index` is not below `team_options::threads`, or `max_places` without
   /// them; std::logic_error if another thread holds the place, or the calling thread has another place.
   /// Nothing has changed then.
   [[nodiscard]] local_type& local(std::size_t index,
-                                  detail::call_site where = std::source_location::current());
+                                  detail::call_site where = std::source_location::current()) {
+    return state::local(index, where);
+  }
   /// Ends the calling thread's place, as if the thread ended. Its blocks stay, and another
   /// thread continues in its extents. Does nothing for a thread without a place. Reports a violation if the
   /// thread holds a thread scope; no other thread gets the place then.
-  void leave() noexcept;
+  void leave() noexcept { state::leave(); }
 
   /// Returns the position of all threads. At a quiescent point. O(threads). @throws std::bad_alloc if the
   /// position cannot be recorded; nothing has changed then.
-  [[nodiscard]] shared_arena_mark mark();
+  [[nodiscard]] shared_arena_mark mark() { return state::mark(); }
   /// Frees all threads' blocks that are newer than `mark`, and ends later marks. The mark stays valid. Every
   /// thread keeps its current extent, and all other free memory is available to any thread. The calling
   /// thread runs the destructors of `make`, in reverse order of each thread's constructions, one thread after
@@ -217,78 +215,26 @@ class basic_shared_arena final : public detail::forwarding_resource<basic_shared
   /// older than an open scope of the arena; also if a thread holds a newer thread scope or has rewound to a
   /// point before the mark.
   void rewind(shared_arena_mark const& mark, detail::call_site where = std::source_location::current()) {
-    rewind_to(mark, "rewind", where);
+    this->rewind_to(mark, "rewind", where);
   }
   /// Frees all blocks, ends all marks, and keeps the memory. At a quiescent point. @throws std::logic_error,
   /// with nothing changed, if a scope of the arena or of a thread is open.
-  void reset(detail::call_site where = std::source_location::current()) { (void)free_all(where); }
+  void reset(detail::call_site where = std::source_location::current()) { (void)this->free_all(where); }
   /// Frees all blocks and returns all memory. The arena stays usable. At a quiescent point. @throws as
   /// `reset`.
-  void release(detail::call_site where = std::source_location::current());
+  void release(detail::call_site where = std::source_location::current()) { state::release(where); }
   /// Returns the extents of threads without blocks, and committed memory beyond `keep_bytes` above the last
   /// extents. At a quiescent point. @return bytes returned
-  std::size_t trim(std::size_t keep_bytes = 0) noexcept;
+  std::size_t trim(std::size_t keep_bytes = 0) noexcept { return state::trim(keep_bytes); }
 
   /// Returns a snapshot in numbers. At a quiescent point. O(threads + chunks).
-  [[nodiscard]] shared_arena_stats stats() const noexcept;
+  [[nodiscard]] shared_arena_stats stats() const noexcept { return state::stats(); }
   /// Returns the name in messages.
-  [[nodiscard]] char const* name() const noexcept { return options_.name; }
+  [[nodiscard]] char const* name() const noexcept { return state::name(); }
   /// Returns the address space. At a quiescent point.
-  [[nodiscard]] AddressSpace const& space() const noexcept { return space_; }
+  [[nodiscard]] AddressSpace const& space() const noexcept { return this->space_; }
   /// Reports a violation for every invariant of the class comment that does not hold.
-  void check_invariants() const noexcept;
-
- private:
-  friend scope;
-  using region_type = detail::extent_region<AddressSpace>;
-  using memory_type = detail::extent_memory<AddressSpace>;
-
-  // One thread's part. It has its own cache lines, because its thread writes it at each allocation.
-  struct alignas(128) part_type {
-    part_type(memory_type memory, arena_options const& options, std::size_t place)
-        : arena{memory, options}, index{place} {}
-
-    local_type arena;
-    std::size_t index;
-    bool is_claimed = false;   // by a thread that has neither ended nor left; needs the lock
-    bool was_claimed = false;  // at any time
-  };
-  // A mark that has not ended; the newest is last. The threads' positions begin at `positions_[first]`.
-  struct live_mark {
-    std::uint64_t number;
-    std::size_t first;
-  };
-
-  friend detail::thread_parts<basic_shared_arena, part_type>;
-  void end(part_type& part) noexcept;  // called when its thread has ended or left
-
-  TIDEMARK_COLD part_type& part_of_this_thread();
-  part_type& claim_part(part_type& part);
-  part_type& free_part();
-  void add_part(region_type& region);
-  bool is_at(live_mark const& mark) const noexcept;
-  arena_mark const* recorded(live_mark const* mark, std::size_t index) const noexcept;
-  void rewind_to(shared_arena_mark const& mark, char const* operation, detail::call_site where);
-  void require_rewindable(live_mark const* mark, char const* operation, detail::call_site where) const;
-  void run_destructors(live_mark const* mark) noexcept;
-  bool may_rewind() const noexcept;
-  bool free_all(detail::call_site where);  // false if a destructor that the arena runs calls it
-  void rewind_parts(live_mark const* mark, char const* operation, detail::call_site where) noexcept;
-  void close(scope& closing) noexcept;
-  template <class Error>
-  [[noreturn]] void refuse(char const* operation, detail::call_site where, std::string const& why) const;
-
-  arena_options options_;                                // its observer is `observer_`
-  detail::ended_pointer<allocation_observer> observer_;  // called by all threads; null: none
-  AddressSpace space_;
-  detail::team_state<AddressSpace> team_;          // its mutex also protects `space_` and `is_claimed`
-  std::vector<std::unique_ptr<part_type>> parts_;  // grows with the lock held
-  std::uint64_t id_;                               // identity in marks, unique among arenas
-  std::uint64_t last_mark_ = 0;                    // number of the newest mark
-  std::vector<live_mark> marks_;
-  std::vector<arena_mark> positions_;
-  scope* innermost_ = nullptr;  // open scope that ends first
-  detail::thread_parts<basic_shared_arena, part_type> threads_{*this};
+  void check_invariants() const noexcept { state::check_invariants(); }
 };
 
 static_assert(reporting_space<detail::extent_memory<virtual_memory>>);
@@ -298,12 +244,8 @@ using shared_arena = basic_shared_arena<virtual_memory>;
 /// A thread's part of a `shared_arena`.
 using local_arena = basic_local_arena<virtual_memory>;
 
-}  // namespace tidemark
-
-#include <tidemark/team/detail/shared_arena_rewind.hpp>
-
-namespace tidemark {
 extern template class detail::arena_state<detail::extent_memory<virtual_memory>>;
 extern template class detail::arena_state<detail::region_memory<virtual_memory>>;
+extern template class detail::shared_arena_state<virtual_memory>;
 extern template class basic_shared_arena<virtual_memory>;
 }  // namespace tidemark

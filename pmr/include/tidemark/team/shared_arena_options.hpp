@@ -11,6 +11,15 @@
 
 namespace tidemark {
 
+template <class AddressSpace>
+class basic_shared_arena;
+template <class AddressSpace>
+class basic_shared_arena_scope;
+namespace detail {
+template <class AddressSpace>
+class shared_arena_state;
+}  // namespace detail
+
 /// Division of a shared arena's memory among threads. All sizes are in bytes and rounded up to whole pages.
 struct team_options {
   /// 0: any number of threads, which claim extents from one region as needed. Otherwise the maximum number of
@@ -45,7 +54,7 @@ class shared_arena_mark {
 
  private:
   template <class AddressSpace>
-  friend class basic_shared_arena;
+  friend class detail::shared_arena_state;
   template <class AddressSpace>
   friend class basic_shared_arena_scope;
   shared_arena_mark(std::uint64_t arena, std::uint64_t number, std::size_t index) noexcept

@@ -35,6 +35,8 @@ class basic_arena_scope;
 
 namespace tidemark::detail {
 
+template <class AddressSpace>
+class shared_arena_state;
 class rewind_trap;
 /// Returns the trap of an arena; null if the rate is 0. Sets the rate of `options` to `TIDEMARK_TRAP` of the
 /// environment, which is read once, if it is set. Warns once if it is not a number. @throws std::bad_alloc
