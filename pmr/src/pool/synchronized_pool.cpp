@@ -88,9 +88,9 @@ void synchronized_pool::update_share() noexcept {
   }
 }
 
-// True if threads cache heap blocks of this size: at most a sixteenth of a thread's share.
+// True if threads cache heap blocks of this size.
 bool synchronized_pool::is_for_caches(std::size_t bytes, std::size_t align) const noexcept {
-  return store_.is_of_heap(bytes, align) && bytes <= depot_.share_bytes() / 16;
+  return store_.is_of_heap(bytes, align) && bytes <= max_cached_block_bytes();
 }
 
 // The upstream must not call back into the pool. Reports such calls if the C library can tell the owner of a
@@ -140,7 +140,7 @@ void* synchronized_pool::allocate_from_store(std::size_t bytes, std::size_t alig
 void synchronized_pool::deallocate_slow(void* block, std::size_t bytes, std::size_t align,
                                         detail::free_result result) noexcept {
   detail::thread_cache* const cache = cache_for_heap_block(bytes, align);
-  if (cache != nullptr && bytes <= depot_.share_bytes() / 16 && cache->has_room_for_heap_block(bytes) &&
+  if (cache != nullptr && bytes <= max_cached_block_bytes() && cache->has_room_for_heap_block(bytes) &&
       cache->heap_blocks.try_deallocate(block, bytes)) {
     return;
   }

@@ -170,6 +170,8 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
 
   // The functions below work on a thread and its cache.
   [[nodiscard]] detail::thread_cache& cache_of_this_thread();
+  // Maximum bytes of a heap block that threads cache.
+  [[nodiscard]] std::size_t max_cached_block_bytes() const noexcept { return depot_.share_bytes() / 16; }
   [[nodiscard]] bool is_for_caches(std::size_t bytes, std::size_t align) const noexcept;
   [[nodiscard]] detail::thread_cache* cache_for_heap_block(std::size_t bytes,
                                                            std::size_t align) const noexcept;
