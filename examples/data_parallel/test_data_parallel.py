@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the data_parallel example on ranks and compares its output: test_data_parallel.py MPIEXEC PROGRAM CASE."""
+import concurrent.futures
 import os
 import re
 import subprocess
@@ -80,12 +81,14 @@ def wrong_numbers_of_ranks_are_one_sentence():
 
 
 def bad_option_is_one_sentence():
-    for arguments, sentence in {
-            ("--batch", "30"): "--batch needs a multiple of 4 from 4 to 1000, not 30.",
-            ("--epochs", "0"): "--epochs needs a whole number from 1 to 1000, not '0'.",
-            ("--ranks", "2"): "there is no option '--ranks'; see --help.",
-            ("--data", "/missing.csv"): "cannot read /missing.csv: No such file or directory."}.items():
-        status, output, errors = run(2, *arguments)
+    sentences = {
+        ("--batch", "30"): "--batch needs a multiple of 4 from 4 to 1000, not 30.",
+        ("--epochs", "0"): "--epochs needs a whole number from 1 to 1000, not '0'.",
+        ("--ranks", "2"): "there is no option '--ranks'; see --help.",
+        ("--data", "/missing.csv"): "cannot read /missing.csv: No such file or directory."}
+    with concurrent.futures.ThreadPoolExecutor() as at_once:  # each waits seconds for MPI to end a failed job
+        results = at_once.map(lambda arguments: run(2, *arguments), sentences)
+    for (arguments, sentence), (status, output, errors) in zip(sentences.items(), results):
         expect(f"exit status of {arguments} is one of misuse", status != 0, True)
         expect(f"the sentence for {arguments}, once", errors.count(f"data_parallel: {sentence}\n"), 1)
 
