@@ -560,7 +560,7 @@ TYPED_TEST(either_pool, keeps_to_its_limit_in_any_order_of_frees) {
   const std::size_t limit = std::is_same_v<TypeParam, pool> ? 1 * MiB : 4 * MiB;
   for (const std::size_t bytes : {64u, 1024u, 16384u}) {
     TypeParam memory{nine_classes(limit), &this->upstream};
-    std::vector<void*> live(64 * MiB / bytes);
+    std::vector<void*> live(16 * MiB / bytes);
     for (void*& block : live) block = memory.allocate(bytes);
     std::shuffle(live.begin(), live.end(), std::mt19937_64{5});
     for (std::size_t i = 0; i < live.size(); ++i) {
