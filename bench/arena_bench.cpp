@@ -4,11 +4,17 @@
 // growing.
 #include <benchmark/benchmark.h>
 
+#include <unistd.h>
+
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <memory_resource>
+#include <random>
+#include <utility>
 
 #include <tidemark/tidemark.hpp>
 
@@ -152,6 +158,38 @@ void arena_push_zeroed_fresh(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations());
 }
 
+// ---- random access to a table of 128 MiB, as in a hash join, with huge pages and without ----
+
+double resident_mib() {
+  std::size_t pages = 0;
+  std::ifstream{"/proc/self/statm"} >> pages >> pages;
+  return static_cast<double>(pages) * static_cast<double>(sysconf(_SC_PAGESIZE)) / static_cast<double>(MiB);
+}
+
+/// Follows a cycle through all cache lines of the table. An item is a line. `resident_mib` is what the table
+/// added to the resident memory of the process.
+void arena_random_access(benchmark::State& state, huge_page_policy huge_pages) {
+  struct alignas(64) line {
+    std::uint32_t next;
+  };
+  constexpr std::uint32_t lines = 128 * MiB / sizeof(line);
+  const double before = resident_mib();
+  arena memory{{.reserve = 256 * MiB, .huge_pages = huge_pages}};
+  auto* const table = static_cast<line*>(memory.allocate(lines * sizeof(line), alignof(line)));
+  for (std::uint32_t i = 0; i < lines; ++i) table[i].next = i;
+  std::minstd_rand random;
+  for (std::uint32_t i = lines - 1; i > 0; --i)  // Sattolo: a single cycle
+    std::swap(table[i].next, table[std::uniform_int_distribution<std::uint32_t>{0, i - 1}(random)].next);
+  state.counters["resident_mib"] = resident_mib() - before;
+  constexpr std::size_t steps = 500'000;
+  std::uint32_t at = 0;
+  for (auto _ : state) {
+    for (std::size_t i = 0; i < steps; ++i) at = table[at].next;
+    benchmark::DoNotOptimize(at);
+  }
+  bench::count_items(state, steps);
+}
+
 BENCHMARK(arena_inline<8>)->Name("arena/inline/8");
 BENCHMARK(arena_inline<16>)->Name("arena/inline/16");
 BENCHMARK(arena_inline<32>)->Name("arena/inline/32");
@@ -182,5 +220,12 @@ BENCHMARK(arena_across_chunks)->Name("arena/large/across_chunks");
 BENCHMARK(arena_push_zeroed_fresh)
     ->Name("arena/push_zeroed_fresh/1GiB")
     ->Iterations(TIDEMARK_CHECKS >= 2 ? 1 : 50);
+// One iteration, because the table takes longer to build.
+BENCHMARK_CAPTURE(arena_random_access, huge_pages, huge_page_policy::automatic)
+    ->Name("arena/random_access/huge_pages")
+    ->Iterations(1);
+BENCHMARK_CAPTURE(arena_random_access, small_pages, huge_page_policy::avoid)
+    ->Name("arena/random_access/small_pages")
+    ->Iterations(1);
 
 }  // namespace

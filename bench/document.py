@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/benchmarks.md and its charts from the results of ./run bench. Every number on the page comes from the results,
-except targets, sentences and reasons, which are in bench/main_rows.json.
+"""Writes docs/benchmarks.md, docs/benchmarks/reasons.md and the charts from the results of ./run bench. Every number on the
+pages comes from the results, except targets, sentences and reasons, which are in bench/main_rows.json.
 
 usage: bench/document.py RESULTS.json FOLDER
 
@@ -21,8 +21,11 @@ YEARS = {"boost_pool 1.74": 2020, "foonathan_pool 0.7.2": 2022, "jemalloc 5.3.0"
          "NumPy 1.24.2": 2023}
 HEAD = """# Benchmarks
 
-Forty rows: each speed target, each claim of the README, and each row in which a peer was once ahead. `./run bench --document`
-measures them in ten minutes and writes this page.
+{summary} ([the reasons](benchmarks/reasons.md)).
+
+Each of the {count} main rows is a speed target of the design, a claim of the README, a goal of version 0.2, or a comparison that was
+lost before. Targets of these without a row are [retired](benchmarks/reasons.md#retired-targets). `./run bench --document` measures the
+rows and writes this page; this run took {minutes:g} minutes.
 
 Each row runs {repetitions} times, {seconds:g} s each time, ours and the peer in one process and in random order. A ratio is the peer's value
 divided by ours in one run: above 1, ours is better. Each column is the median of all runs. The median ratio therefore differs
@@ -30,8 +33,6 @@ from the ratio of the two medians, because the machine's load changes between ru
 (`<= 3`) or a limit of what ours adds to the peer (`+4`); times are in nanoseconds. A target is *met* if the whole 95 % interval
 of the median meets it, *not met* if no part does, and *undecided* otherwise ([decision 24](decisions/0024-measurement-of-speed.md)).
 Charts show each row divided by its target, with the interval as a line: a bar to the right of 1 meets the target.
-
-{summary}.
 
 | | |
 |---|---|
@@ -41,6 +42,19 @@ Charts show each row divided by its target, with the interval as a line: a bar t
 
 [The table of all rows](benchmarks/all_rows.csv) is measured by `./run bench --all`; its date is in each row. `./run bench TOPIC` measures one topic,
 `--trace FILE` adds a recorded trace, and `--instructions` counts instructions, which do not depend on the machine's load.
+"""
+
+REASONS = """# Why targets are missed
+
+The reasons of the rows of [the benchmarks](../benchmarks.md) that miss their target or are undecided. Instructions and cache misses
+are counted by callgrind. `bench/document.py` writes this page.
+
+"""
+RETIRED = """
+## Retired targets
+
+The interface or the hardware makes these targets impossible, or they need a GPU.
+
 """
 
 
@@ -63,12 +77,12 @@ def number(value):
 
 def metric(result):
     """Returns the metric in words."""
-    return {"p99_99_ns": "99.99th percentile, ns"}.get(result["metric"], result["metric"].replace("_", " "))
+    return {"p99_99_ns": "99.99th percentile, ns", "grown_kib": "peak KiB", "peak_mib": "peak MiB"}.get(result["metric"], result["metric"].replace("_", " "))
 
 
 def share_of_time(results):
     """Returns the smallest and largest time of ours for whole programs, relative to the peer's: 0.45 to 0.99."""
-    shares = [1 / result["ratio"] for result in results if result["topic"] == "programs"]
+    shares = [1 / result["ratio"] for result in results if result["topic"] == "programs" and result["metric"] == "time"]
     return f"{min(shares):.2f} to {max(shares):.2f}" if shares else ""
 
 
@@ -139,21 +153,25 @@ def measured(result):
 
 def table(results):
     head = ["| topic | row | metric | ours | peer | measured | 95 % interval | target | |", "|---|---|---|---:|---:|---:|---:|---:|---|"]
+
+    def named(result):
+        of = ", ".join(result[key] for key in ("part", "best_peer") if key in result)
+        return f"{result['name']} ({of})" if of else result["name"]
+
     return "\n".join(head + [
-        f"| {result['topic']} | {result['name']}{' (' + result['best_peer'] + ')' if 'best_peer' in result else ''} | "
+        f"| {result['topic']} | {named(result)} | "
         f"{metric(result)} | {number(ours(result))} | {number(peer(result))} | {measured(result)} | "
         f"{interval(result)} | {result['target']} | {verdict(result)} |" for result in results]) + "\n"
 
 
 def unmet(results, topics):
-    """Returns the rows that miss their target, with the reasons, and undecided rows with a known reason."""
-    unknown = {"not met": "The cause is not known yet."}
-    rows = [(result, reason) for result in results if result["verdict"] != "met"
-            for row in topics[result["topic"]]["targets"] if row["name"] == result["name"]
-            and (reason := row.get("why", unknown.get(result["verdict"])))]
+    """Returns the rows that miss their target or are undecided, with the reasons."""
+    rows = [(result, row.get("why", "The cause is not known.")) for result in results if result["verdict"] != "met"
+            for row in topics[result["topic"]]["targets"] if row["name"] == result["name"]]
     by_reason = {}
     for result, reason in rows:
-        by_reason.setdefault(reason, []).append(f"**{result['topic']}: {result['name']}** ({measured(result)}, target {result['target']})")
+        by_reason.setdefault(reason, []).append(f"**{result['topic']}: {result['name']}** ({measured(result)}, "
+                                                f"target {result['target']}, {result['verdict']})")
     return "".join(f"- {', '.join(named)}: {reason}\n" for reason, named in by_reason.items())
 
 
@@ -169,24 +187,22 @@ def write(report, folder):
     named = [f"{peer} {version}" for peer, version in versions.items()]
     dated = [f"{name} ({YEARS[name]})" if name in YEARS else name for name in named]
     text = HEAD.format(**report["machine"] | {"load": ", ".join(f"{load:.2f}" for load in report["machine"]["load"] or [])},
-                       summary=summary(report["results"]), tidemark=tidemark, peers=", ".join(dated))
+                       summary=summary(report["results"]), count=len(report["results"]), tidemark=tidemark, peers=", ".join(dated))
     for topic, entry in topics.items():
         results = [result for result in report["results"] if result["topic"] == topic]
+        about = entry["about"].replace("SHARE_OF_TIME", share_of_time(results))
         if results:
             draw(results, charts / f"{topic}.svg")
-            about = entry["about"].replace("SHARE_OF_TIME", share_of_time(results))
             text += f"\n## {entry['title']}\n\n{about}\n\n![{topic}: rows by their targets](benchmarks/{topic}.svg)\n"
-    text += "\n## Device\n\nDevice memory is measured on a GPU ([gpu.md](gpu.md)) and on a modelled device ([device_memory.md](reference/device_memory.md)).\n"
-    text += "\n## The forty rows\n\nIf a row has several peers, the peer with the best median is compared, and its name is in parentheses.\n\n" + table(report["results"])
+        elif not entry["targets"]:
+            text += f"\n## {entry['title']}\n\n{about}\n"
+    text += ("\n## The main rows\n\nA row of several sizes is their geometric mean, or the worst of them if its name says so. Names of the worst, "
+             "and of\nthe best of several peers by its median, are in parentheses.\n\n" + table(report["results"]))
     if report["left_out"]:
         text += "\nNot measured in this run:\n\n" + "".join(f"- {line.removeprefix('left out: ')}\n" for line in report["left_out"])
-    reasons = unmet(report["results"], topics)
-    if reasons:
-        text += "\n## Why targets are missed\n\nUndecided rows are listed if a reason is known.\n\n" + reasons
-    retired = [f"- {target}\n" for entry in topics.values() for target in entry.get("retired", [])]
-    if retired:
-        text += "\n## Retired targets\n\n" + "".join(retired)
     (folder / "benchmarks.md").write_text(text)
+    retired = "".join(f"- {entry['title']}: {target}\n" for entry in topics.values() for target in entry.get("retired", []))
+    (charts / "reasons.md").write_text(REASONS + (unmet(report["results"], topics) or "All targets are met.\n") + RETIRED + retired)
 
 
 def write_all_rows(report, folder):

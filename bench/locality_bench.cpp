@@ -12,7 +12,7 @@
 // reuse memory.
 //
 // 8192 nodes fit into a level 2 cache of 512 KiB. 2097152 nodes, the study's number, take at least 48 MiB.
-// For these, malloc and mimalloc are the only shared resources: building takes seconds, and scattered nodes
+// For these, malloc and the two mimallocs are the only shared resources: building takes seconds, and scattered nodes
 // are equally slow on all of them. Lists of 16 nodes are omitted too, because 131072 pools would take 1 GiB
 // for themselves.
 #include <benchmark/benchmark.h>
@@ -120,8 +120,9 @@ const bool registered = [] {
       });
     }
     for (bench::peer const& peer : bench::peers()) {
-      const bool is_measured = is_large ? peer.name == "malloc" || peer.name == "mimalloc"
-                                        : peer.name.ends_with("malloc");  // also jemalloc and tcmalloc
+      const bool is_mimalloc = peer.name.starts_with("mimalloc");
+      const bool is_measured = is_large ? peer.name == "malloc" || is_mimalloc
+                                        : peer.name.ends_with("malloc") || is_mimalloc;
       if (!is_measured) continue;
       add(peer.name, [of, &peer](benchmark::State& state) { on_one(state, of, *peer.make()); });
     }

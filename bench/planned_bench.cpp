@@ -57,6 +57,9 @@ struct by_pmr {
   std::pmr::memory_resource* through_vtable = &resource;
 };
 
+inline constexpr char mimalloc_2[] = "mimalloc", mimalloc_3[] = "mimalloc3";
+
+template <char const* Name>
 struct mimalloc_by_pmr {
   struct step {
     explicit step(mimalloc_by_pmr&) {}
@@ -64,7 +67,7 @@ struct mimalloc_by_pmr {
   void* allocate(std::size_t bytes) { return through_vtable->allocate(bytes); }
   void deallocate(void* block, std::size_t bytes) { through_vtable->deallocate(block, bytes); }
 
-  std::pmr::memory_resource* through_vtable = bench::hidden(bench::find_peer("mimalloc")->make().get());
+  std::pmr::memory_resource* through_vtable = bench::hidden(bench::find_peer(Name)->make().get());
 };
 
 struct by_malloc {
@@ -210,7 +213,8 @@ const bool registered = [] {
   register_steps<by_pmr<pool>>("pool_by_pmr");
   register_steps<by_pmr<std::pmr::unsynchronized_pool_resource>>("std_pool");
   register_steps<by_malloc>("malloc");
-  if (bench::find_peer("mimalloc") != nullptr) register_steps<mimalloc_by_pmr>("mimalloc");
+  if (bench::find_peer(mimalloc_2) != nullptr) register_steps<mimalloc_by_pmr<mimalloc_2>>(mimalloc_2);
+  if (bench::find_peer(mimalloc_3) != nullptr) register_steps<mimalloc_by_pmr<mimalloc_3>>(mimalloc_3);
   register_orders<rewound_arena>("arena");
   return true;
 }();

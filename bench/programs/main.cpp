@@ -185,6 +185,7 @@ class team_run {
     });
     barrier_.arrive_and_wait();
     if (thread == 0) end_measuring();
+    barrier_.arrive_and_wait();  // the end of a thread unmaps its stack
     sums_[thread] = sum;
   }
   void begin_measuring() {

@@ -155,7 +155,7 @@ def main():
     elif options.benchmark_list_tests:
         print("\n".join(name for name, *_ in benchmarks()))
     else:
-        print_benchmarks(options.benchmark_filter, ["--small"] * options.small)
+        print_benchmarks(options.benchmark_filter, ["--small" if options.small else "--short"])
 
 
 if __name__ == "__main__":

@@ -106,6 +106,7 @@ def every_benchmark_runs(_):
     subjects = subprocess.run([build / "bench/trace_footprint", "--list"], capture_output=True, text=True, check=True,
                               env=environment.with_peers()).stdout.split()
     names |= {f"{subject}/footprint/{trace}" for subject in subjects for trace in compare.RECORDED}
+    names |= {f"instructions/{case}" for case in re.findall(r'"(\w+)"', (root / "bench/instructions").read_text())}
     may_be_missing = OF_PEERS if missing else ()
     options = [type("options", (), {"topics": [], "filter": "", "trace": [], "all": every}) for every in (False, True)]
     for rows in (rows for each in options for rows in compare.rows_wanted(each).values()):
@@ -154,7 +155,11 @@ def rows_are_judged_by_their_targets(folder):
                {"name": "best", "ours": "a", "peer": ["noisy", "b", "gone"], "metric": "time", "ratio": 2.0},
                {"name": "sizes", "ours": "ours/{}", "peer": "peer/{}", "of": [1, 2], "metric": "time", "ratio": 3.9},
                {"name": "noisy", "ours": "a", "peer": "noisy", "metric": "time", "ratio": 2.0},
-               {"name": "not there", "ours": "a", "peer": "gone", "metric": "time", "ratio": 1.0}]
+               {"name": "not there", "ours": "a", "peer": "gone", "metric": "time", "ratio": 1.0},
+               {"name": "worst", "ours": "ours/{}", "peer": ["peer/{}", "none/{}"], "of": [1, 2], "metric": "time", "worst": True,
+                "ratio": 3.0},
+               {"name": "most added", "ours": "{}", "peer": "{}", "of": [["a", "ours/1"], ["peer/2", "a"]], "metric": "time",
+                "worst": True, "adds_at_most": 11}]
     rows = {"a": {"cpu_time": 5.0, "calls": 0}, "b": {"cpu_time": 900.0, "items_per_second": 1e8},
             "ours/1": {"cpu_time": 2.0}, "peer/1": {"cpu_time": 4.0}, "noisy": {"cpu_time": [9.0, 11.5]},
             "ours/2/iterations:3": {"cpu_time": 2.0}, "peer/2": {"cpu_time": 16.0}}
@@ -163,18 +168,21 @@ def rows_are_judged_by_their_targets(folder):
     verdicts = {row["name"]: row["verdict"] for row in report["results"]}
     expect(verdicts == {"twice as fast": "met", "thrice as fast": "not met", "adds enough": "met", "adds too much": "not met",
                         "few ns": "met", "too many ns": "not met", "counted": "met", "no target": None, "best": "met", "sizes": "met",
-                        "noisy": "undecided"}, verdicts)
-    first, adds, best, sizes, noisy = (report["results"][place] for place in (0, 2, 8, 9, 10))
+                        "noisy": "undecided", "worst": "not met", "most added": "met"}, verdicts)
+    first, adds, best, sizes, noisy, worst, most = (report["results"][place] for place in (0, 2, 8, 9, 10, 11, 12))
     expect((first["ours_ns"], first["peer_ns"], first["ratio"], first["target"]) == (5.0, 10.0, 2.0, "2 x"), first)
     expect((first["measured"], first["interval"], first["pairs"]) == (2.0, [2.0, 2.0], 4), first)
     expect((adds["measured"], adds["interval"], adds["ratio"]) == (5.0, [5.0, 5.0], 0.5), adds)
     expect((best["best_peer"], best["ratio"]) == ("b", 2.0), f"the best of several peers is not compared: {best}")
     expect((sizes["ours_ns"], sizes["peer_ns"], sizes["ratio"]) == (2.0, 8.0, 4.0), f"no geometric mean: {sizes}")
     expect((noisy["measured"], noisy["interval"]) == (2.05, [1.8, 2.3]), noisy)
+    expect((worst["part"], worst["measured"], worst["best_peer"]) == ("1", 2.0, "peer"), worst)
+    expect((most["part"], most["measured"]) == ("peer/2", 11.0), most)
+    expect(0 <= report["machine"]["minutes"] < 1, report["machine"])
     expect(report["machine"]["date"] == "2026-01-02" and report["versions"]["mimalloc"] == "9.9", "machine or versions")
     expect("left out: not there: gone" in done.stdout, done.stdout)
     expect("left out: jemalloc is not installed" in done.stdout, done.stdout)
-    expect("6 of 10 targets are met, 1 are undecided, 3 are not met" in done.stdout, done.stdout)
+    expect("7 of 12 targets are met, 1 are undecided, 4 are not met" in done.stdout, done.stdout)
     expect("1.80 to 2.30" in done.stdout, done.stdout)
     for row in report["results"]:
         expect(row["name"] in done.stdout, f"the table lacks {row['name']}")
@@ -218,6 +226,27 @@ def pairs_each_repetition_with_one_of_the_peer(folder):
     expect(sorted(map(sorted, ran[:3])) == [["a", "b", "c"], ["a/1", "a/2", "b/1", "b/2"], ["d", "e"]],
            f"what is compared does not run in one process: {ran[:3]}")
     expect(ran == ran[:3] * 6, f"a repetition is not one run of each: {ran}")
+
+
+def a_row_beside_mimalloc_stands_for_both_versions(folder):
+    rows = {"a": {"cpu_time": 1.0}, "mimalloc/pair": {"cpu_time": 2.0}, "mimalloc3/pair": {"cpu_time": 3.0}}
+    others = [{"name": "pair, beside mimalloc", "ours": "a", "peer": "mimalloc/pair", "metric": "time", "ratio": 2.5}]
+    _, report = run_compare(folder, [], rows, "--all", "--repetitions=2", others=others)
+    found = {row["name"]: (row["ratio"], row["verdict"]) for row in report["results"]}
+    expect(found == {"pair, beside mimalloc": (2.0, "not met"), "pair, beside mimalloc 3": (3.0, "met")}, found)
+
+
+def instructions_are_counted_by_a_program_of_their_own(folder):
+    targets = [{"name": name, "ours": f"instructions/{name}", "metric": "instructions", "at_most": 5} for name in ("loop", "gone")]
+    counter = folder / "bench/instructions"
+    run_compare(folder, [], {})
+    counter.write_text("#!/bin/sh\necho 'over an empty loop   instructions   limit'\necho 'loop   5.00   6'\necho \"no case 'gone'\" >&2; exit 1\n")
+    counter.chmod(0o755)
+    (folder / "bench/main_rows.json").write_text(json.dumps({"made_up": {"title": "Made up", "about": "Made up.", "targets": targets}}))
+    subprocess.run([folder / "bench/compare.py", folder / "build"], capture_output=True, text=True)
+    report = json.loads((folder / "build/results.json").read_text())
+    expect([(row["name"], row["ours"], row["verdict"]) for row in report["results"]] == [("loop", 5.0, "met")], report)
+    expect(report["left_out"] == ["left out: gone: no case 'gone'"], report)
 
 
 def one_repetition_is_undecided(folder):
@@ -297,10 +326,16 @@ def the_page_is_written_from_the_results(folder):
     page = (folder / "benchmarks.md").read_text()
     expect(page == (root / "docs/benchmarks.md").read_text(),
            "docs/benchmarks.md is not what bench/document.py writes from docs/benchmarks/results.json")
+    reasons = (folder / "benchmarks/reasons.md").read_text()
+    expect(reasons == (root / "docs/benchmarks/reasons.md").read_text(),
+           "docs/benchmarks/reasons.md is not what bench/document.py writes from docs/benchmarks/results.json")
     charts = re.findall(r"\]\(benchmarks/([a-z_]+\.svg)\)", page)
     topics = json.loads((root / "bench/main_rows.json").read_text())
-    expect(charts == [f"{topic}.svg" for topic in topics], f"the page shows {charts}")
-    expect(sum(len(entry["targets"]) for entry in topics.values()) == 40, "there are not forty main rows")
+    expect(charts == [f"{topic}.svg" for topic, entry in topics.items() if entry["targets"]], f"the page shows {charts}")
+    for entry in topics.values():
+        expect(f"\n## {entry['title']}\n" in page, f"the page has no section {entry['title']}")
+        for target in entry.get("retired", []):
+            expect(f"- {entry['title']}: {target}\n" in reasons, f"the reasons lack the retired target {target}")
     for chart in charts:
         xml.etree.ElementTree.parse(folder / "benchmarks" / chart)
         expect((root / "docs/benchmarks" / chart).is_file(), f"docs/benchmarks/{chart} is missing")
@@ -312,12 +347,15 @@ def the_page_is_written_from_the_results(folder):
         for row in entry["targets"]:
             expect((topic, row["name"]) in measured, f"the page lacks {topic}: {row['name']}")
             expect(not {"ratio", "at_most", "adds_at_most"}.isdisjoint(row), f"{topic}: {row['name']} has no target")
+            expect(row["rule"] in ("design", "README", "goal", "lost"), f"{topic}: {row['name']} is a main row by no rule")
+            expect(("worst" in row["name"]) == row.get("worst", False) or row["metric"] == "instructions",
+                   f"{topic}: {row['name']} does not say that the worst counts")
 
 
 def made_up_report(*results):
     result = {"topic": "plan", "metric": "time", "ours_ns": 5.0, "peer_ns": 10.0, "ratio": 2.0, "measured": 2.0, "pairs": 9,
               "target": "3 x", "interval": [1.9, 2.1], "verdict": "not met"}
-    return {"machine": {"repetitions": 9, "seconds": 0.1, "processor": "made up", "cores": 2, "system": "Linux", "kernel": "6",
+    return {"machine": {"repetitions": 9, "seconds": 0.1, "minutes": 7.5, "processor": "made up", "cores": 2, "system": "Linux", "kernel": "6",
                         "date": "2026-01-02", "load": [0.5]},
             "versions": {"tidemark": "0", "mimalloc": "2.0.9", "other": "1"}, "left_out": ["left out: gone: no peer"],
             "results": [result | more for more in results]}
@@ -330,10 +368,15 @@ def the_page_shows_intervals_peers_and_reasons(folder):
                               for row in entry["targets"] if "why" not in row)
     document.write(made_up_report({"topic": topic, "name": row["name"]}, {"topic": other_topic, "name": other["name"]},
                                   {"name": "new", "interval": [1.9, 3.1], "verdict": "undecided", "best_peer": "tcmalloc"},
+                                  {"name": "worst", "part": "of twelve", "best_peer": "malloc", "verdict": "met"},
                                   {"name": "limited", "target": "<= 3", "verdict": "met"}), folder)
+    reasons = (folder / "benchmarks/reasons.md").read_text()
+    for part in (f"- **{other_topic}: {other['name']}** (2.00 x, target 3 x, not met): The cause is not known.",
+                 f"- **{topic}: {row['name']}** (2.00 x, target 3 x, not met): {row['why']}"):
+        expect(part in reasons, f"the reasons lack {part}:\n{reasons}")
     page = (folder / "benchmarks.md").read_text()
-    for part in ("1 of 4 targets are met, 1 are undecided, 2 are not met",
-                 f"- **{other_topic}: {other['name']}** (2.00 x, target 3 x): The cause is not known yet.", f"- **{topic}: {row['name']}** (2.00 x, target 3 x): {row['why']}",
+    for part in ("2 of 5 targets are met, 1 are undecided, 2 are not met ([the reasons](benchmarks/reasons.md)).", "Each of the 5 main rows",
+                 "this run took 7.5 minutes", "| plan | worst (of twelve, malloc) |",
                  "| plan | new (tcmalloc) | time | 5.00 | 10.00 | 2.00 x | 1.90 to 3.10 | 3 x | undecided |", "| <= 3 | met |",
                  "mimalloc 2.0.9 (2022), other 1", "- gone: no peer"):
         expect(part in page, f"the page lacks {part}:\n{page}")
@@ -350,7 +393,8 @@ def writes_all_rows_as_a_csv_table(folder):
 
 CASES = [every_benchmark_runs, hard_plans_are_counted_by_percentile, long_benchmarks_run_in_few_repetitions,
          rows_are_judged_by_their_targets, computes_the_confidence_interval_of_the_median,
-         a_target_is_met_only_by_the_whole_interval, pairs_each_repetition_with_one_of_the_peer, one_repetition_is_undecided,
+         a_target_is_met_only_by_the_whole_interval, pairs_each_repetition_with_one_of_the_peer,
+         a_row_beside_mimalloc_stands_for_both_versions, instructions_are_counted_by_a_program_of_their_own, one_repetition_is_undecided,
          strict_makes_an_unmet_target_an_error, filter_accepts_topics_and_names, rejects_wrong_options,
          a_benchmark_that_fails_leaves_its_rows_out_with_the_reason,
          a_peer_that_cannot_be_loaded_is_left_out_with_a_line, the_page_is_written_from_the_results,

@@ -21,7 +21,7 @@ MAX_MEAN_WORDS = 13        # of a folder's sentences
 MAX_PAGE_WORDS = 1500
 MAX_CLASS_WORDS = 120      # without code
 # Tables that a reader searches, and the list of changes.
-REFERENCE_PAGES = ("docs/reference/", "docs/benchmarks.md", "docs/coverage.md", "docs/decisions/index.md", "CHANGELOG.md")
+REFERENCE_PAGES = ("docs/reference/", "docs/benchmarks.md", "docs/benchmarks/", "docs/coverage.md", "docs/decisions/index.md", "CHANGELOG.md")
 CODE = (".hpp", ".cpp", ".cu", ".cuh", ".cppm", ".h")
 HASH = (".py", ".cmake", ".txt")
 GENERATED = ("docs/coverage.md",                     # tests/tools/coverage.py writes it from names of tests
