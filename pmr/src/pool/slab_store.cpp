@@ -2,11 +2,14 @@
 #include <tidemark/pool/detail/slab_store.hpp>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include <tidemark/core/address_space.hpp>
 #include <tidemark/core/detail/align.hpp>
+#include <tidemark/core/os_memory.hpp>
 #include <tidemark/core/units.hpp>
+#include <tidemark/core/virtual_memory.hpp>
 
 namespace tidemark::detail {
 namespace {
@@ -25,6 +28,17 @@ constexpr std::size_t carve_bytes = 4 * KiB;
 std::size_t slab_bytes(std::size_t block_bytes, std::size_t class_bytes, std::size_t max_blocks) noexcept {
   if (max_blocks == 0) return std::clamp(class_bytes / growth_divisor, min_slab_bytes, max_slab_bytes);
   return std::min(1 * KiB + class_bytes / 2, std::max(512 * KiB, 16 * block_bytes));
+}
+
+// Returns the memory behind a free range of a heap to the system, except that of its tag and links.
+void discard_pages(std::uintptr_t first, std::uintptr_t end) noexcept {
+  os_memory& os = default_os_memory();
+  constexpr std::size_t tag_and_links_bytes = 64;
+  const std::uintptr_t begin = align_up(first + tag_and_links_bytes, os.page_size());
+  const std::uintptr_t behind = align_down(end, os.page_size());
+  if (begin >= behind) return;
+  auto* const pages = reinterpret_cast<void*>(begin);
+  if (os.decommit(pages, behind - begin)) (void)os.commit(pages, behind - begin);  // writable as before
 }
 
 free_block* block_at(std::uintptr_t address) noexcept { return reinterpret_cast<free_block*>(address); }
@@ -54,14 +68,18 @@ std::size_t slab_store::add_slab(std::size_t index, std::size_t blocks_wanted, s
   // fails.
   std::pmr::vector<slab> grown{slabs_.get_allocator()};
   if (slabs_.size() == slabs_.capacity()) grown.reserve(std::max<std::size_t>(16, 2 * slabs_.capacity()));
-  const auto [first, bytes] =
-      allocate_by_halves(*upstream_, 1, blocks, block_bytes, classes_.alignment(index));
+  byte_range memory = allocate_in_region(index, blocks);
+  const bool is_in_region = !memory.empty();
+  if (!is_in_region)
+    memory = allocate_by_halves(*upstream_, 1, blocks, block_bytes, classes_.alignment(index));
+  const auto [first, bytes] = memory;
   if (grown.capacity() != 0) {
     grown.assign(slabs_.begin(), slabs_.end());
     slabs_.swap(grown);
   }
   blocks = bytes / block_bytes;
-  const slab added{.first = first, .blocks = blocks, .index = index, .uncarved = blocks};
+  const slab added{
+      .first = first, .blocks = blocks, .index = index, .uncarved = blocks, .is_in_region = is_in_region};
   slabs_.insert(std::ranges::upper_bound(slabs_, first, {}, &slab::first), added);
   its_class.carving = first;
   its_class.blocks += blocks;
@@ -69,6 +87,29 @@ std::size_t slab_store::add_slab(std::size_t index, std::size_t blocks_wanted, s
   held_bytes_ += bytes;
   poison(first, bytes);
   return bytes;
+}
+
+// The heap requests huge pages behind a chunk as large as a region. A larger slab has memory of its own.
+byte_range slab_store::allocate_in_region(std::size_t index, std::size_t blocks) noexcept {
+  constexpr std::size_t region_bytes = virtual_memory::min_huge_commit_bytes;
+  static_assert(max_slab_bytes <= region_bytes / 8);
+  const std::size_t block_bytes = classes_.bytes(index);
+  const bool is_suitable = held_bytes_ >= min_bytes_with_regions && blocks * block_bytes <= max_slab_bytes;
+  if (!is_suitable || upstream_ != std::pmr::new_delete_resource()) return {};
+  try {
+    if (regions_ == nullptr) regions_ = std::make_unique<coalescing_heap>(upstream_);
+    for (;;) {
+      // A shorter slab fills the end of a region, whose huge page is used anyway.
+      for (std::size_t fewer = blocks; fewer > 0 && fewer >= blocks / 4; fewer /= 2) {
+        const std::size_t bytes = fewer * block_bytes;
+        if (void* const memory = regions_->try_allocate(bytes, classes_.alignment(index)))
+          return {reinterpret_cast<std::uintptr_t>(memory), bytes};
+      }
+      regions_->add_free_chunk(region_bytes, virtual_memory::range_alignment);
+    }
+  } catch (std::bad_alloc const&) {
+    return {};
+  }
 }
 
 block_chain slab_store::carve(std::size_t index, std::size_t max_bytes) noexcept {
@@ -200,6 +241,11 @@ void slab_store::return_to_upstream(slab const& s) noexcept {
   uncarved_bytes_ -= s.uncarved * block_bytes;
   held_bytes_ -= bytes;
   unpoison(s.first, bytes);
+  if (s.is_in_region) {
+    regions_->deallocate(reinterpret_cast<void*>(s.first), bytes);
+    if (regions_->release_free(regions_->cached_bytes()) == 0) discard_pages(s.first, s.first + bytes);
+    return;
+  }
   upstream_->deallocate(reinterpret_cast<void*>(s.first), bytes, classes_.alignment(s.index));
 }
 

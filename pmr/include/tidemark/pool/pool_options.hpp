@@ -64,14 +64,14 @@ struct pool_stats {
   std::uint64_t allocations = 0;      ///< blocks allocated since construction or `reset_stats`
   std::uint64_t deallocations = 0;    ///< blocks deallocated since then
   std::uint64_t hits = 0;             ///< allocations served without a call of the upstream
-  std::uint64_t misses = 0;           ///< allocations that called the upstream
+  std::uint64_t misses = 0;           ///< allocations that called the upstream or added a slab
   std::size_t used_blocks = 0;        ///< live blocks
   std::size_t used_bytes = 0;         ///< bytes of live blocks
   std::size_t requested_bytes = 0;    ///< bytes of live blocks, as requested
   std::size_t cached_bytes = 0;       ///< bytes of free blocks that are ready to be allocated
   std::size_t peak_cached_bytes = 0;  ///< most bytes cached at once (see also `synchronized_pool::stats`)
   /// other free bytes, which a trim cannot return: blocks of trimmed slabs with live blocks, and free ranges of
-  /// chunks with live blocks
+  /// chunks and regions with live blocks
   std::size_t stranded_bytes = 0;
   std::size_t held_bytes = 0;  ///< bytes of all three kinds: taken from the upstream and not returned
 };

@@ -169,9 +169,11 @@ class block_store {
   }
   /// Allocations and deallocations of blocks beyond the size classes, and misses of all blocks.
   [[nodiscard]] block_counts const& counts() const noexcept { return counts_; }
-  [[nodiscard]] std::size_t held_bytes() const noexcept { return slabs_.held_bytes() + heap_.held_bytes(); }
+  [[nodiscard]] std::size_t held_bytes() const noexcept {
+    return slabs_.held_bytes() + slabs_.unused_region_bytes() + heap_.held_bytes();
+  }
   [[nodiscard]] std::size_t stranded_bytes() const noexcept {
-    return slabs_.stranded_bytes() + heap_.stranded_bytes();
+    return slabs_.stranded_bytes() + slabs_.unused_region_bytes() + heap_.stranded_bytes();
   }
   /// Stranded bytes in slabs. All blocks of such a slab may be free already, until a trim finds the slab.
   [[nodiscard]] std::size_t stranded_block_bytes() const noexcept { return slabs_.stranded_bytes(); }

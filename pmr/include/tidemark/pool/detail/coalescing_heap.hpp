@@ -60,6 +60,11 @@ class coalescing_heap {
   /// beyond the block. A block of `min_lone_bytes` has the chunk alone, and so has a block for which the
   /// upstream does not have this much. @throws whatever the upstream throws; nothing has changed then
   [[nodiscard]] void* allocate(std::size_t bytes, std::size_t align, std::size_t max_more_bytes);
+  /// Adds a free chunk for blocks of `bytes` together, the first of which is aligned to `align`. @throws as
+  /// `allocate`
+  void add_free_chunk(std::size_t bytes, std::size_t align) {
+    insert_free(add_chunk(range_bytes(bytes), 0, align));
+  }
   /// Deallocates a block.
   void deallocate(void* block, std::size_t requested_bytes) noexcept;
   /// Returns the chunk of a block to the upstream. @pre the chunk has no other block: `allocate` added it

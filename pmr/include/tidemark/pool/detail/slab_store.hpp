@@ -6,11 +6,15 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <memory_resource>
 #include <vector>
 
+#include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/detail/size_classes.hpp>
+#include <tidemark/core/units.hpp>
 #include <tidemark/pool/detail/block_cache.hpp>
+#include <tidemark/pool/detail/coalescing_heap.hpp>
 
 namespace tidemark::detail {
 
@@ -27,6 +31,11 @@ namespace tidemark::detail {
 /// Thread-safety: one thread at a time.
 class slab_store {
  public:
+  /// Bytes of slabs before the first *region*. Further slabs are cut from regions of malloc, which have huge
+  /// pages. A region has slabs of all classes, and returns to malloc when all its slabs are free. The unused
+  /// part of a huge page is at most a twentieth of the slabs.
+  static constexpr std::size_t min_bytes_with_regions = 40 * MiB;
+
   slab_store(size_classes const& classes, std::pmr::memory_resource* upstream, std::size_t max_blocks);
   slab_store(slab_store const&) = delete;
   slab_store& operator=(slab_store const&) = delete;
@@ -63,6 +72,10 @@ class slab_store {
   [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_; }
   [[nodiscard]] std::size_t stranded_bytes() const noexcept { return stranded_bytes_; }
   [[nodiscard]] std::size_t uncarved_bytes() const noexcept { return uncarved_bytes_; }
+  /// Bytes of regions that are in no slab.
+  [[nodiscard]] std::size_t unused_region_bytes() const noexcept {
+    return regions_ == nullptr ? 0 : regions_->held_bytes() - regions_->requested_bytes();
+  }
 
   /// True if `block` is a block of that class. O(log slabs).
   [[nodiscard]] bool is_block_of(void const* block, std::size_t index) const noexcept;
@@ -80,6 +93,8 @@ class slab_store {
     // Used only during release_free_slabs, otherwise 0 and false:
     std::size_t listed = 0;    // blocks found in the list
     bool is_returned = false;  // all blocks are free and the slab is returned
+
+    bool is_in_region = false;
   };
   struct size_class {
     std::uintptr_t carving = 0;  // address of the slab with uncarved blocks
@@ -102,13 +117,17 @@ class slab_store {
   void for_each_block(free_block* list, Visit visit) noexcept;
   /// Strands blocks of one slab from the front of a list, at most `max_blocks`. @return number of blocks
   std::size_t strand_from_slab(std::size_t index, block_chain& list, std::size_t max_blocks) noexcept;
-  /// Returns exactly the (pointer, bytes, alignment) that the upstream returned.
+  /// Returns memory of a region, for a quarter of `blocks` or more. Returns an empty range for a small store, a
+  /// large slab or another upstream than malloc, and if malloc has no memory.
+  [[nodiscard]] byte_range allocate_in_region(std::size_t index, std::size_t blocks) noexcept;
+  /// Returns exactly the (pointer, bytes, alignment) that the upstream returned, or a slab to its region.
   void return_to_upstream(slab const& s) noexcept;
 
   size_classes const& classes_;
   std::pmr::memory_resource* upstream_;
   std::size_t max_blocks_;  // of a slab; 0: no limit
   std::pmr::vector<slab> slabs_;
+  std::unique_ptr<coalescing_heap> regions_;  // null until the first region
   std::array<size_class, size_classes::max_count> of_class_{};
   std::size_t held_bytes_ = 0, stranded_bytes_ = 0, uncarved_bytes_ = 0;
 };
