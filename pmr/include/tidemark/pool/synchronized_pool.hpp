@@ -98,11 +98,13 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
       std::size_t bytes, std::size_t align = default_alignment,
       [[maybe_unused]] detail::call_site where = std::source_location::current()) TIDEMARK_LIFETIMEBOUND {
     if constexpr (detail::records_blocks) return allocate_checked(bytes, align, where);
+    detail::thread_cache* own = nullptr;
     if (const own_cache slot = threads_.own_slot(); slot.owner == threads_.number()) [[likely]] {
-      if (void* block = slot.part->blocks.try_allocate(bytes, align)) [[likely]]
+      own = slot.part;
+      if (void* block = own->blocks.try_allocate(bytes, align)) [[likely]]
         return block;
     }
-    return allocate_slow(bytes, align);
+    return allocate_slow(bytes, align, own);
   }
 
   /// As `pool::deallocate`, from any thread.
@@ -115,11 +117,13 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
       if (!ledger_.remove("synchronized_pool", name(), block, bytes, align)) return;
     }
     auto result = detail::free_result::not_listed;
+    detail::thread_cache* own = nullptr;
     if (const own_cache slot = threads_.own_slot(); slot.owner == threads_.number()) [[likely]] {
-      result = slot.part->blocks.try_deallocate(block, bytes, align);
+      own = slot.part;
+      result = own->blocks.try_deallocate(block, bytes, align);
     }
     if (result != detail::free_result::listed) [[unlikely]]
-      deallocate_slow(block, bytes, align, result);
+      deallocate_slow(block, bytes, align, result, own);
   }
 
   /// As `pool::trim`, for the depot and the calling thread's cache. Other threads empty their caches, and
@@ -173,12 +177,15 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   // Maximum bytes of a heap block that threads cache.
   [[nodiscard]] std::size_t max_cached_block_bytes() const noexcept { return depot_.share_bytes() / 16; }
   [[nodiscard]] bool is_for_caches(std::size_t bytes, std::size_t align) const noexcept;
-  [[nodiscard]] detail::thread_cache* cache_for_heap_block(std::size_t bytes,
-                                                           std::size_t align) const noexcept;
-  [[nodiscard, gnu::noinline]] void* allocate_slow(std::size_t bytes, std::size_t align);
+  [[nodiscard]] bool serves_heap_block(detail::thread_cache* own, std::size_t bytes,
+                                       std::size_t align) const noexcept;
+  // The slow paths get this thread's cache, or null without one, because only an executable reads a
+  // thread-local variable without a call (decision 61).
+  [[nodiscard, gnu::noinline]] void* allocate_slow(std::size_t bytes, std::size_t align,
+                                                   detail::thread_cache* own);
   [[nodiscard]] TIDEMARK_COLD void* allocate_from_store(std::size_t bytes, std::size_t align);
   [[gnu::noinline]] void deallocate_slow(void* block, std::size_t bytes, std::size_t align,
-                                         detail::free_result result) noexcept;
+                                         detail::free_result result, detail::thread_cache* own) noexcept;
   TIDEMARK_COLD void deallocate_to_store(void* block, std::size_t bytes, std::size_t align,
                                          detail::free_result result) noexcept;
   // Containers call this: the thread's innermost `allocation_site` names the place.

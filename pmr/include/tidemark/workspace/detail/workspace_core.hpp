@@ -192,7 +192,8 @@ class workspace_core {
   [[nodiscard]] slot_list* find() noexcept {
     constexpr std::size_t place = fixed_elements::place<T>;
     if constexpr (place < fixed_elements::infos.size()) return &fixed_[place];
-    else return other_type<T>() < others_.size() ? others_[other_type<T>()] : nullptr;
+    const std::size_t other = other_type<T>();
+    return other < others_.size() ? others_[other] : nullptr;
   }
 
   // ---- slow path; `workspace.hpp` documents these functions
