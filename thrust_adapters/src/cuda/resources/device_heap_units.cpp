@@ -14,9 +14,9 @@ namespace tidemark::gpu::detail {
 namespace {
 
 // The heap creates new memory, instead of moving units, up to this share above the peak of live bytes. The
-// share is smaller for the first allocations, which are most of those of a program with plans.
+// share is smaller for the first allocations, which are most of those of a program with plans, and 0 after a
+// trim, because the program then needs little memory.
 constexpr std::size_t first_slack = 96, later_slack = 54;
-constexpr std::uint64_t first_allocations = 4096;
 // The next blocks may need memory too. Marks behind the next frees show which memory may move.
 constexpr int marks_after_need = 8;
 
@@ -26,16 +26,21 @@ bool device_heap::gather(placement const& to, std::size_t live_bytes, char const
   unmapped_handles_.reserve(std::max(to.missing, unmapped_handles_.size()));
   const auto lacks = [&] { return to.missing - std::min(to.missing, unmapped_handles_.size()); };
   const bool may_unmap = !keeps_addresses_ && !is_capturing();
+  const std::size_t most = std::max(peak_cut_bytes_, live_bytes);
+  // A large block may exceed the limit of moves, and leaves the limit to other blocks.
+  const bool is_limited = lacks() * unit_bytes_ <= most / slack_before_best_fit;
   const auto move_idle = [&] {
-    move_budget_.spend_moves(
-        unmap_idle(lacks(), to, [&](physical_handle memory) { unmapped_handles_.push_back(memory); }));
+    move_budget_.add_moves(
+        unmap_idle(lacks(), to, [&](physical_handle memory) { unmapped_handles_.push_back(memory); }),
+        is_limited);
   };
   const auto wait_and_move = [&] {
     move_budget_.spend_wait();
     if (marks_.wait()) move_idle();
   };
-  const std::size_t most = std::max(peak_cut_bytes_, live_bytes);
-  const std::size_t slack = most / (counts().allocations < first_allocations ? first_slack : later_slack);
+  const std::uint64_t allocations = counts().allocations;
+  const std::size_t slack =
+      allocations < lean_until_ ? 0 : most / (allocations < first_allocations ? first_slack : later_slack);
   const auto create_within_slack = [&] {
     const std::size_t wanted = (most + slack) / unit_bytes_ + 2;
     if (wanted >= held_bytes_ / unit_bytes_ + lacks()) create(lacks(), refusal);
@@ -43,9 +48,7 @@ bool device_heap::gather(placement const& to, std::size_t live_bytes, char const
   if (keeps_addresses_) share_idle(lacks(), to);
   create_within_slack();
   if (lacks() == 0) return true;
-  const auto is_worth_moves = [&](std::uint64_t moves) {
-    return may_move(moves) || lacks() * unit_bytes_ > most / slack_before_best_fit;
-  };
+  const auto is_worth_moves = [&](std::uint64_t moves) { return !is_limited || may_move(moves); };
   if (may_unmap && is_worth_moves(lacks())) {
     marks_.query();
     move_idle();
@@ -107,7 +110,7 @@ void device_heap::share_idle(std::size_t units, placement const& but) {
       unmapped_handles_.push_back(std::exchange(region.units[unit], 0));  // capacity is reserved
     ranges_.retire(range, idle.begin, idle.size, missing_before);
     units -= last - begin;
-    move_budget_.spend_moves(last - begin);
+    move_budget_.add_moves(last - begin, true);
     return true;
   });
   ranges_.prepare();
@@ -217,7 +220,10 @@ std::size_t device_heap::release_free(std::size_t target_bytes) noexcept {
 }
 
 std::size_t device_heap::release_idle(std::size_t target_bytes) noexcept {
-  if (target_bytes == 0) free_empty_slabs();
+  if (target_bytes == 0) {
+    free_empty_slabs();
+    lean_until_ = counts().allocations + first_allocations;
+  }
   if (idle_bytes() <= target_bytes) return 0;
   if (upstream_ != nullptr) return release_chunks(target_bytes);
   const on_device here{*driver_, device_};

@@ -95,15 +95,19 @@ class move_budget {
 
   /// Returns true if the heap may make these moves after this many allocations.
   [[nodiscard]] bool allows(std::uint64_t moves, std::uint64_t allocations) const noexcept {
-    return moves_ + waits_ * moves_per_wait + moves <= first_moves + allocations / allocations_per_move;
+    return spent_ + moves <= first_moves + allocations / allocations_per_move;
   }
-  void spend_moves(std::uint64_t moves) noexcept { moves_ += moves; }
-  void spend_wait() noexcept { ++waits_; }
+  void add_moves(std::uint64_t moves, bool is_limited) noexcept {
+    moves_ += moves;
+    if (is_limited) spent_ += moves;
+  }
+  void spend_wait() noexcept { spent_ += moves_per_wait; }
   /// Returns the moves up to now.
   [[nodiscard]] std::uint64_t moves() const noexcept { return moves_; }
 
  private:
-  std::uint64_t moves_ = 0, waits_ = 0;
+  std::uint64_t moves_ = 0;
+  std::uint64_t spent_ = 0;  // moves and waits that count towards the limit
 };
 
 /// One range of addresses for one stream, with memory only under blocks: the free lists of a `basic_pool`.
@@ -196,6 +200,8 @@ class device_heap {
   // the share, best fit places them, and a repeated step finds memory at the same places. A block that lacks
   // more than this share gets memory by moves beyond the limit.
   static constexpr std::size_t slack_before_best_fit = 16;
+  // First allocations of a program, and allocations after a trim: the heap creates less memory for them.
+  static constexpr std::uint64_t first_allocations = 4096;
   // Blocks of a power of two up to this size are aligned to their size.
   static constexpr std::size_t max_small_alignment = heap_region::page_bytes;
   [[nodiscard]] static std::size_t class_bytes(std::size_t bytes, std::size_t align) noexcept {
@@ -310,6 +316,7 @@ class device_heap {
   std::uint64_t large_allocations_ = 0, large_deallocations_ = 0;
   std::uint64_t misses_ = 0;  // allocations that mapped memory or allocated a chunk
   move_budget move_budget_;
+  std::uint64_t lean_until_ = 0;  // number of the allocation at which the effect of the last trim ends
   std::size_t freed_since_mark_ = 0;
   int marks_due_ = 0;  // marks still to be recorded without another need for memory
   stream_marks marks_;
