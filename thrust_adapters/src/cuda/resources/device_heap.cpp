@@ -52,6 +52,7 @@ device_heap::device_heap(device_pool_options const& options, driver& driver, boo
     const on_device here{driver, device_};
     require_memory(driver, "cudaSetDevice", here.result(), name_);
     const status granularity = driver.granularity(device_, unit_bytes_);
+    unit_bytes_ = std::max(unit_bytes_, heap_region::page_bytes);
     if (granularity == status::not_supported || whole_allocations::are_needed()) {
       complete.upstream = &blocks_.emplace(block_resource_options{.device = device_, .name = name_}, driver);
       if (granularity == status::not_supported) {
@@ -133,20 +134,14 @@ void device_heap::deallocate_slow(void* block, std::size_t bytes, std::size_t al
 bool device_heap::finish_deallocation(void* block, std::size_t bytes, std::size_t align,
                                       free_result result) noexcept {
   if (result == free_result::listed) return true;
-  const auto address = reinterpret_cast<std::uintptr_t>(block);
   const bool trims = pending_.consume(default_alignment);
-  heap_range* const range = ranges_.live_at(address);
   if (is_small(bytes, align)) {
+    heap_range* const range = ranges_.live_at(reinterpret_cast<std::uintptr_t>(block));
     if (result == free_result::not_listed)  // an alignment, a posted trim, or another region
       result = deallocate_in_slab(block, bytes, class_bytes(bytes, align));
     if (result == free_result::over_watermark) free_slab(*range->slab);
-  } else if (range != nullptr && range->slab == nullptr && !range->is_retired && range->begin == address &&
-             range->bytes == large_size(bytes)) {
-    large_bytes_ -= range->bytes;
-    requested_bytes_ -= bytes;
-    ++large_deallocations_;
-    free_range(*range);
-    result = free_result::listed;
+  } else if (result == free_result::not_listed) {
+    result = deallocate_large(block, bytes);
   }
   if (trims) (void)release_free(0);
   return result != free_result::not_listed;

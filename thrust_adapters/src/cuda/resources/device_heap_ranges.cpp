@@ -18,6 +18,7 @@ namespace {
 
 using tidemark::detail::add_saturating;
 using tidemark::detail::align_up;
+using tidemark::detail::free_result;
 
 // Many times the device's memory, because blocks move to new addresses as free ranges get short.
 constexpr std::size_t addresses_per_byte_of_memory = 8;
@@ -33,13 +34,6 @@ constexpr std::size_t max_chunk_bytes = 64 * MiB;
 // Free chunks are returned first, because the upstream may need them.
 heap_range& device_heap::allocate_range(std::size_t bytes, std::size_t align) {
   char const* refusal = "";
-  const auto make_room = [&] {
-    free_empty_slabs();
-    const std::size_t released = upstream_ != nullptr ? release_free(0) : 0;
-    const bool relieved = budget_->relieve(&budget_subscription_);
-    free_empty_slabs();
-    return relieved || released != 0;
-  };
   try {
     if (heap_range* const taken = try_allocate_range(bytes, align, refusal)) return *taken;
     (void)make_room();
@@ -51,12 +45,38 @@ heap_range& device_heap::allocate_range(std::size_t bytes, std::size_t align) {
   refuse(bytes, align, refusal);
 }
 
+// @return true if there may be more memory now
+bool device_heap::make_room() {
+  free_empty_slabs();
+  const std::size_t released = upstream_ != nullptr ? release_free(0) : 0;
+  const bool relieved = budget_->relieve(&budget_subscription_);
+  free_empty_slabs();
+  return relieved || released != 0;
+}
+
 heap_range* device_heap::try_allocate_range(std::size_t bytes, std::size_t align, char const*& refusal) {
   ranges_.prepare();
-  heap_range* const ready = ranges_.best_fit(bytes, align);
-  if (ready != nullptr && (prefers_memory() || !fits_a_smaller_range(bytes, align, *ready)))
-    return &cut_ready(*ready, bytes, align);
+  if (heap_range* const ready = find_ready(bytes, align)) return &cut_ready(*ready, bytes, align);
   return map_range(bytes, align, refusal);
+}
+
+void* device_heap::allocate_ready(std::size_t bytes) noexcept {
+  if (bytes > tidemark::detail::max_block_bytes || !ranges_.is_prepared()) return nullptr;
+  const std::size_t size = large_size(bytes);
+  heap_range* const ready = find_ready(size, default_alignment);
+  if (ready == nullptr || !heap_ranges::has_pages(*ready)) return nullptr;
+  large_bytes_ += size;
+  requested_bytes_ += bytes;
+  ++large_allocations_;
+  return reinterpret_cast<void*>(cut_ready(*ready, size, default_alignment).begin);
+}
+
+// Returns a free range with memory for a block; null if there is no such range, or if memory is better mapped
+// to a smaller range.
+heap_range* device_heap::find_ready(std::size_t bytes, std::size_t align) const noexcept {
+  heap_range* const ready = ranges_.best_fit(bytes, align);
+  const bool is_best = ready != nullptr && (prefers_memory() || !fits_a_smaller_range(bytes, align, *ready));
+  return is_best ? ready : nullptr;
 }
 
 heap_range* device_heap::map_range(std::size_t bytes, std::size_t align, char const*& refusal) {
@@ -113,8 +133,8 @@ heap_range* device_heap::map_range(std::size_t bytes, std::size_t align, char co
 // not move, and its low end is reused most.
 heap_range& device_heap::cut_ready(heap_range& ready, std::size_t bytes, std::size_t align) {
   const bool at_end = bytes < unit_bytes_ && !keeps_addresses_;
-  const std::uintptr_t begin = at_end ? tidemark::detail::align_down(ready.end() - bytes, align)
-                                      : heap_ranges::place_in(ready, bytes, align);
+  const std::uintptr_t begin =
+      at_end ? tidemark::detail::align_down(ready.end() - bytes, align) : align_up(ready.begin, align);
   return cut(ready, begin, bytes);
 }
 
@@ -125,8 +145,21 @@ heap_range& device_heap::cut(heap_range& from, std::uintptr_t begin, std::size_t
   const std::size_t missing_before =
       from.missing_bytes == 0 ? 0 : place_at(from, from.begin, begin - from.begin).missing * unit_bytes_;
   heap_range& taken = ranges_.cut(from, begin, bytes, missing_before);
-  stranded_idle_bytes_ = std::min(stranded_idle_bytes_, idle_bytes());
+  if (stranded_idle_bytes_ != 0) stranded_idle_bytes_ = std::min(stranded_idle_bytes_, idle_bytes());
   return taken;
+}
+
+// @return `not_listed`, with nothing done, if no such block is live
+free_result device_heap::deallocate_large(void* block, std::size_t bytes) noexcept {
+  const auto address = reinterpret_cast<std::uintptr_t>(block);
+  heap_range* const range = ranges_.live_from(address);
+  if (range == nullptr || range->bytes != large_size(bytes) || range->slab != nullptr || range->is_retired)
+    return free_result::not_listed;
+  large_bytes_ -= range->bytes;
+  requested_bytes_ -= bytes;
+  ++large_deallocations_;
+  free_range(*range);
+  return cached_bytes() > watermark_bytes_ ? free_result::over_watermark : free_result::listed;
 }
 
 void device_heap::free_range(heap_range& live) noexcept {
@@ -135,24 +168,23 @@ void device_heap::free_range(heap_range& live) noexcept {
   if (!live.region->is_chunk) {
     const std::uintptr_t base = live.region->addresses.begin;
     const std::size_t last = ranges_.units_over(live.end() - base);
+    std::uint32_t* const freed_at = live.region->freed_at.data();
     for (std::size_t unit = ranges_.unit_at(live.begin - base); unit < last; ++unit)
-      live.region->freed_at[unit] = marks_.next();
+      freed_at[unit] = marks_.next();
   }
   (void)ranges_.free_and_merge(live);
-  if (marks_due_ != 0 &&
-      freed_since_mark_ >= std::max(held_bytes_ / 16, least_units_per_mark * unit_bytes_)) {
-    const on_device here{*driver_, device_};
-    record_mark();
-    --marks_due_;
-  }
+  if (marks_due_ != 0) [[unlikely]]
+    record_due_mark();
+}
+
+void device_heap::record_due_mark() noexcept {
+  if (freed_since_mark_ < std::max(held_bytes_ / 16, least_units_per_mark * unit_bytes_)) return;
+  const on_device here{*driver_, device_};
+  record_mark();
+  --marks_due_;
 }
 
 // ---- memory behind addresses ------------------------------------------------------------------------------
-
-bool device_heap::prefers_memory() const noexcept {
-  return may_move(move_budget::moves_per_wait) ||
-         held_bytes_ < peak_cut_bytes_ + peak_cut_bytes_ / slack_before_best_fit;
-}
 
 bool device_heap::fits_a_smaller_range(std::size_t bytes, std::size_t align,
                                        heap_range const& ready) const noexcept {

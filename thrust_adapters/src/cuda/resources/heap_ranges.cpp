@@ -8,10 +8,11 @@
 
 namespace tidemark::gpu::detail {
 
+using tidemark::detail::align_down;
 using tidemark::detail::align_up;
 
 // One `add` takes one record, and one `cut` takes two.
-void heap_ranges::prepare() {
+void heap_ranges::add_records() {
   while (free_record_count_ < 3) push_free_record(records_.emplace_back());
 }
 
@@ -51,8 +52,9 @@ std::uintptr_t heap_ranges::place_in(heap_range const& range, std::size_t bytes,
   return fits ? begin : 0;
 }
 
-heap_range* heap_ranges::best_fit(std::size_t bytes, std::size_t align) const noexcept {
-  heap_range* at = ready_.first(bytes);
+heap_range* heap_ranges::best_aligned_fit(heap_range& first, std::size_t bytes,
+                                          std::size_t align) const noexcept {
+  heap_range* at = &first;
   for (int tries = 0; at != nullptr && tries < 8; ++tries) {
     if (place_in(*at, bytes, align) != 0) return at;
     at = ready_.next(*at);
@@ -60,39 +62,40 @@ heap_range* heap_ranges::best_fit(std::size_t bytes, std::size_t align) const no
   return align > granule_bytes ? ready_.first(tidemark::detail::add_saturating(bytes, align)) : nullptr;
 }
 
+// Cuts a range off after its first bytes. @return the rest, a new range
+heap_range& heap_ranges::split(heap_range& range, std::size_t bytes) noexcept {
+  heap_range& rest = pop_free_record();
+  rest.region = range.region;
+  rest.begin = range.begin + bytes;
+  rest.bytes = range.bytes - bytes;
+  rest.before = &range;
+  rest.after = range.after;
+  (rest.after != nullptr ? rest.after->before : range.region->last) = &rest;
+  rest.slab = nullptr;
+  range.bytes = bytes;
+  range.after = &rest;
+  return rest;
+}
+
 heap_range& heap_ranges::cut(heap_range& from, std::uintptr_t begin, std::size_t bytes,
                              std::size_t missing_before) noexcept {
   unlist(from);
-  heap_region& region = *from.region;
-  const auto insert = [&](std::uintptr_t first, std::size_t size, heap_range* before, heap_range* after) {
-    heap_range& made = pop_free_record();
-    made.region = &region;
-    made.begin = first;
-    made.bytes = size;
-    made.slab = nullptr;
-    made.missing_bytes = 0;
-    made.before = before;
-    made.after = after;
-    (before != nullptr ? before->after : region.first) = &made;
-    (after != nullptr ? after->before : region.last) = &made;
-    return &made;
-  };
-  const std::size_t padding = begin - from.begin, rest = from.bytes - padding - bytes;
-  if (rest != 0) {
-    heap_range& behind = *insert(begin + bytes, rest, &from, from.after);
-    behind.missing_bytes = from.missing_bytes - missing_before;
-    list(behind);
+  const std::size_t missing = from.missing_bytes;
+  heap_range* taken = &from;
+  if (begin != from.begin) {
+    taken = &split(from, begin - from.begin);
+    from.missing_bytes = missing_before;
+    list(from);
   }
-  if (padding != 0) {
-    heap_range& before = *insert(from.begin, padding, from.before, &from);
-    before.missing_bytes = missing_before;
-    list(before);
+  if (bytes != taken->bytes) {
+    heap_range& rest = split(*taken, bytes);
+    rest.missing_bytes = missing - missing_before;
+    list(rest);
   }
-  from.missing_bytes = 0;
-  from.begin = begin;
-  from.bytes = bytes;
-  region.pages[region.page_of(begin)] = &from;
-  return from;
+  taken->is_free = false;
+  taken->missing_bytes = 0;
+  taken->region->pages[taken->region->page_of(begin)] = taken;
+  return *taken;
 }
 
 heap_range& heap_ranges::free_and_merge(heap_range& live) noexcept {
@@ -136,11 +139,6 @@ void heap_ranges::free_all() noexcept {
 
 // ---- pages ------------------------------------------------------------------------------------------------
 
-void heap_ranges::reserve_pages(heap_region& region, std::uintptr_t end) {
-  const std::size_t pages = region.page_of(end - 1) + 1;
-  if (pages > region.pages.size()) region.pages.resize(pages, nullptr);
-}
-
 // Another live range may begin in the last page.
 void heap_ranges::set_slab(heap_range& live, heap_slab& slab) noexcept {
   heap_region& region = *live.region;
@@ -150,19 +148,23 @@ void heap_ranges::set_slab(heap_range& live, heap_slab& slab) noexcept {
   }
 }
 
-// The page of the range's start may be the last page of an earlier slab.
+// The page of the range's start may be the last page of an earlier slab, which begins in an earlier page.
 void heap_ranges::remove_pages(heap_range& range) noexcept {
   heap_region& region = *range.region;
   const std::size_t first = region.page_of(range.begin);
-  const std::size_t last = range.slab != nullptr ? region.page_of(range.end() - 1) : first;
-  for (std::size_t page = first; page <= last; ++page) {
-    if (region.pages[page] == &range) region.pages[page] = nullptr;
+  if (range.slab != nullptr) {
+    const std::size_t last = region.page_of(range.end() - 1);
+    for (std::size_t page = first + 1; page <= last; ++page) {
+      if (region.pages[page] == &range) region.pages[page] = nullptr;
+    }
+    range.slab = nullptr;
   }
-  range.slab = nullptr;
-  heap_range* const before = live_before(range);
-  if (before != nullptr && before->slab != nullptr && region.page_of(before->end() - 1) == first &&
-      region.page_of(before->begin) < first)
-    region.pages[first] = before;
+  heap_range* before = range.before;
+  if (before != nullptr && before->is_free)
+    before = before->bytes < heap_region::page_bytes ? before->before : nullptr;
+  const bool is_page_of_slab =
+      before != nullptr && before->slab != nullptr && region.page_of(before->end() - 1) == first;
+  region.pages[first] = is_page_of_slab ? before : nullptr;
 }
 
 void heap_ranges::find_region(std::uintptr_t address) const noexcept {
@@ -181,13 +183,14 @@ void free_lists::insert(heap_range& range) noexcept {
     before = after;
     after = after->next_free;
   }
+  range.bin = static_cast<std::uint32_t>(bin);
   range.previous_free = before;
   range.next_free = after;
   (before != nullptr ? before->next_free : lists_[bin]) = &range;
   if (after != nullptr) after->previous_free = &range;
+  if (before != nullptr || after != nullptr) return;
   used_bins_[bin / 64] |= std::uint64_t{1} << bin % 64;
   used_words_ |= std::uint64_t{1} << bin / 64;
-  ++size_;
 }
 
 heap_range* free_lists::last_below(std::size_t bin) const noexcept {
@@ -210,11 +213,20 @@ bool free_lists::contains(heap_range const& range) const noexcept {
   const std::size_t bin = bin_of(range.bytes);
   heap_range const* at = lists_[bin];
   while (at != nullptr && at != &range) at = at->next_free;
-  return at != nullptr && (used_bins_[bin / 64] >> bin % 64 & 1) != 0;
+  return at != nullptr && range.bin == bin && (used_bins_[bin / 64] >> bin % 64 & 1) != 0;
+}
+
+std::size_t free_lists::count() const noexcept {
+  std::size_t ranges = 0;
+  for (heap_range const* at : lists_) {
+    for (; at != nullptr; at = at->next_free) ++ranges;
+  }
+  return ranges;
 }
 
 void heap_ranges::list(heap_range& range) noexcept {
   range.is_free = true;
+  if (range.bytes < min_listed_bytes) return;
   range.returnable_bytes = returnable_bytes(range);
   returnable_bytes_ += range.returnable_bytes;
   (range.missing_bytes != 0 ? lacking_ : ready_).insert(range);
@@ -222,8 +234,9 @@ void heap_ranges::list(heap_range& range) noexcept {
 
 std::size_t heap_ranges::returnable_bytes(heap_range const& range) const noexcept {
   if (range.region->is_chunk) return range.before == nullptr && range.after == nullptr ? range.bytes : 0;
-  const auto [first, last] = whole_units(range);
-  return ((last - first) << unit_digits_) - range.missing_bytes;
+  const std::size_t first = range.begin - range.region->addresses.begin, last = first + range.bytes;
+  const std::size_t first_whole = align_up(first, unit_bytes_), end_whole = align_down(last, unit_bytes_);
+  return end_whole <= first_whole ? 0 : end_whole - first_whole - range.missing_bytes;
 }
 
 char const* heap_ranges::broken_invariant() const noexcept {
@@ -237,11 +250,13 @@ char const* heap_ranges::broken_invariant() const noexcept {
       if (range->missing_bytes > range->bytes) return "missing_bytes <= bytes";
       if (range->is_free) {
         if (before != nullptr && before->is_free) return "no two free ranges touch";
-        if (!(range->missing_bytes != 0 ? lacking_ : ready_).contains(*range))
-          return "each free range is in its list";
-        ++free;
-        returnable += returnable_bytes(*range);
-        if (range->returnable_bytes != returnable_bytes(*range)) return "free ranges know their idle bytes";
+        if (range->bytes >= min_listed_bytes) {
+          if (!(range->missing_bytes != 0 ? lacking_ : ready_).contains(*range))
+            return "each free range is in its list";
+          ++free;
+          returnable += returnable_bytes(*range);
+          if (range->returnable_bytes != returnable_bytes(*range)) return "free ranges know their idle bytes";
+        }
       } else if (live_at(range->begin) != range ||
                  (range->slab != nullptr && live_at(range->end() - 1) != range)) {
         return "pages name the live range behind an address";
@@ -251,7 +266,7 @@ char const* heap_ranges::broken_invariant() const noexcept {
     }
     if (before != region.last || next != region.addresses.end()) return "ranges of a region cover it";
   }
-  if (free != ready_.size() + lacking_.size()) return "the lists have free ranges only";
+  if (free != ready_.count() + lacking_.count()) return "the lists have free ranges only";
   if (returnable != returnable_bytes_) return "returnable_bytes == sum over free ranges";
   return nullptr;
 }

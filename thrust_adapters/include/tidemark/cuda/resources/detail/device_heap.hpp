@@ -14,6 +14,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory_resource>
 #include <optional>
 #include <vector>
@@ -135,22 +136,24 @@ class device_heap {
   device_heap& operator=(device_heap const&) = delete;
   ~device_heap();
 
-  /// Allocates a small block; returns null if no slab has a free block.
+  /// Allocates a block from free memory; returns null if a slab or a large block needs memory or records.
   [[nodiscard]] void* try_allocate(std::size_t bytes, std::size_t align) noexcept {
-    return is_small_at_once(bytes, align) ? allocate_in_slab(bytes) : nullptr;
+    if (!pending_.serves(align)) return nullptr;
+    return bytes <= device_classes::max_bytes ? allocate_in_slab(bytes) : allocate_ready(bytes);
   }
-  /// Returns a small block to its slab, unless the slab becomes surplus.
+  /// Frees a block. Returns `over_watermark` if a slab becomes surplus, or if idle memory exceeds the
+  /// watermark.
   [[nodiscard]] tidemark::detail::free_result try_deallocate(void* block, std::size_t bytes,
                                                              std::size_t align) noexcept {
-    using tidemark::detail::free_result;
-    return is_small_at_once(bytes, align) ? deallocate_in_slab(block, bytes, bytes) : free_result::not_listed;
+    if (!pending_.serves(align)) return tidemark::detail::free_result::not_listed;
+    return bytes <= device_classes::max_bytes ? deallocate_in_slab(block, bytes, bytes)
+                                              : deallocate_large(block, bytes);
   }
   /// Allocates a block after `try_allocate` returned null.
   /// @throws out_of_memory, cuda_error; exceptions of the upstream or the bookkeeping resource. No block is
   /// allocated then; memory may have moved.
   [[nodiscard]] void* allocate_slow(std::size_t bytes, std::size_t align);
-  /// Completes a `try_deallocate` whose result is not `listed`: frees a large block or a surplus slab, or
-  /// reports a violation.
+  /// Completes a `try_deallocate` whose result is not `listed`: frees a surplus slab, or reports a violation.
   void deallocate_slow(void* block, std::size_t bytes, std::size_t align,
                        tidemark::detail::free_result result) noexcept;
   /// Frees a block. @return false, with nothing done, if no block of this size is live at the address. May
@@ -158,7 +161,8 @@ class device_heap {
   [[nodiscard]] bool deallocate_if_live(void* block, std::size_t bytes, std::size_t align) noexcept {
     return finish_deallocation(block, bytes, align, try_deallocate(block, bytes, align));
   }
-  void set_watermark(std::size_t) noexcept {}  // only slow calls change `cached_bytes`
+  /// Sets the idle bytes above which `try_deallocate` reports.
+  void set_watermark(std::size_t bytes) noexcept { watermark_bytes_ = bytes; }
   /// Posts a trim for the next call of the thread that uses the heap. Any thread.
   void post_trim() noexcept { pending_.post(); }
 
@@ -211,10 +215,6 @@ class device_heap {
     return align <= default_alignment ? bytes <= device_classes::max_bytes
                                       : (std::max)(bytes, align) <= max_small_alignment;
   }
-  // Returns false for all requests while a trim is posted.
-  [[nodiscard]] bool is_small_at_once(std::size_t bytes, std::size_t align) const noexcept {
-    return bytes <= device_classes::max_bytes && pending_.serves(align);
-  }
   [[nodiscard]] void* allocate_in_slab(std::size_t bytes) noexcept {
     void* const block = slabs_.try_allocate(device_classes::index_of(bytes));
     if (block != nullptr) requested_bytes_ += bytes;
@@ -233,6 +233,8 @@ class device_heap {
     requested_bytes_ -= bytes;
     return slabs_.is_surplus(*slab) ? free_result::over_watermark : free_result::listed;
   }
+  [[nodiscard]] void* allocate_ready(std::size_t bytes) noexcept;
+  [[nodiscard]] tidemark::detail::free_result deallocate_large(void* block, std::size_t bytes) noexcept;
   // Returns the size of a block beyond the classes.
   [[nodiscard]] static std::size_t large_size(std::size_t bytes) noexcept {
     return (std::max)(tidemark::detail::align_up(bytes, heap_ranges::granule_bytes), heap_region::page_bytes);
@@ -244,6 +246,7 @@ class device_heap {
   bool finish_deallocation(void* block, std::size_t bytes, std::size_t align,
                            tidemark::detail::free_result result) noexcept;
   [[noreturn]] TIDEMARK_COLD void refuse(std::size_t bytes, std::size_t align, char const* because);
+  [[nodiscard]] TIDEMARK_COLD bool make_room();
   [[nodiscard]] heap_range& allocate_range(std::size_t bytes, std::size_t align);
   [[nodiscard]] heap_range* try_allocate_range(std::size_t bytes, std::size_t align, char const*& refusal);
   [[nodiscard]] TIDEMARK_COLD heap_range* map_range(std::size_t bytes, std::size_t align,
@@ -262,7 +265,11 @@ class device_heap {
     std::size_t first = 0, last = 0;  // range of the units that need memory
     std::size_t missing = 0;          // units in this range without memory
   };
-  [[nodiscard]] bool prefers_memory() const noexcept;
+  [[nodiscard]] heap_range* find_ready(std::size_t bytes, std::size_t align) const noexcept;
+  [[nodiscard]] bool prefers_memory() const noexcept {
+    return held_bytes_ < peak_cut_bytes_ + peak_cut_bytes_ / slack_before_best_fit ||
+           may_move(move_budget::moves_per_wait);
+  }
   [[nodiscard]] bool fits_a_smaller_range(std::size_t bytes, std::size_t align,
                                           heap_range const& ready) const noexcept;
   [[nodiscard]] placement place_at(heap_range& range, std::uintptr_t begin, std::size_t bytes) const noexcept;
@@ -293,6 +300,7 @@ class device_heap {
   [[nodiscard]] bool is_capturing() const noexcept;
   [[nodiscard]] bool may_map() const noexcept;
   void record_mark() noexcept;
+  TIDEMARK_COLD void record_due_mark() noexcept;
   [[nodiscard]] byte_range addresses(heap_region const& region, std::size_t first,
                                      std::size_t last) const noexcept {
     return {region.addresses.begin + first * unit_bytes_, (last - first) * unit_bytes_};
@@ -313,6 +321,7 @@ class device_heap {
   std::size_t peak_cut_bytes_ = 0;
   std::size_t held_bytes_ = 0;           // bytes of handles and chunks
   std::size_t stranded_idle_bytes_ = 0;  // idle bytes that a trim could not return
+  std::size_t watermark_bytes_ = (std::numeric_limits<std::size_t>::max)();
   std::uint64_t large_allocations_ = 0, large_deallocations_ = 0;
   std::uint64_t misses_ = 0;  // allocations that mapped memory or allocated a chunk
   move_budget move_budget_;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <tidemark/core/byte_range.hpp>
+#include <tidemark/core/macros.hpp>
 #include <tidemark/core/units.hpp>
 
 namespace tidemark::gpu::detail {
@@ -36,6 +37,7 @@ struct heap_range {
   heap_slab* slab = nullptr;         // live range: its slab; null unless it is cut into small blocks
   bool is_free = false;
   bool is_retired = false;          // live range: holds no block; see `retire`
+  std::uint32_t bin = 0;            // free range: its list
   heap_range* next_free = nullptr;  // free range: neighbours in its list; unused record: the next one
   heap_range* previous_free = nullptr;
 
@@ -79,14 +81,15 @@ class free_lists {
   [[nodiscard]] heap_range* last() const noexcept { return last_below(bin_count); }
   /// Returns the next range in the order of sizes; null at the end.
   [[nodiscard]] heap_range* next(heap_range const& range) const noexcept {
-    return range.next_free != nullptr ? range.next_free : first_from(bin_of(range.bytes) + 1);
+    return range.next_free != nullptr ? range.next_free : first_from(range.bin + 1);
   }
   [[nodiscard]] heap_range* previous(heap_range const& range) const noexcept {
-    return range.previous_free != nullptr ? range.previous_free : last_below(bin_of(range.bytes));
+    return range.previous_free != nullptr ? range.previous_free : last_below(range.bin);
   }
   /// Returns true if the range is in its list. O(list).
   [[nodiscard]] bool contains(heap_range const& range) const noexcept;
-  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  /// Returns the number of ranges. O(ranges).
+  [[nodiscard]] std::size_t count() const noexcept;
 
  private:
   static constexpr std::size_t granule_bytes = 512, bins_per_doubling = 64, bin_count = 2048, steps = 32;
@@ -103,7 +106,6 @@ class free_lists {
   std::pmr::vector<heap_range*> lists_;  // first range of each list
   std::array<std::uint64_t, bin_count / 64> used_bins_{};
   std::uint64_t used_words_ = 0;
-  std::size_t size_ = 0;
 };
 
 /// The ranges of all regions of a heap.
@@ -115,8 +117,8 @@ class free_lists {
 /// Best fit returns the smallest sufficient free range, and the lowest address among equals, within the
 /// limits of `free_lists`.
 ///
-/// Invariants: ranges of a region are sorted and cover it; `missing_bytes <= bytes`; free ranges correspond
-/// to entries of the lists; `returnable_bytes()` is the sum over free ranges. Complexity: O(1) unless stated
+/// Invariants: ranges of a region are sorted and cover it; `missing_bytes <= bytes`; free ranges of a page or
+/// more are in the lists; `returnable_bytes()` is the sum over free ranges. Complexity: O(1) unless stated
 /// otherwise. Thread-safety: one thread at a time.
 class heap_ranges {
  public:
@@ -133,14 +135,21 @@ class heap_ranges {
   heap_ranges& operator=(heap_ranges const&) = delete;
   ~heap_ranges() = default;
 
-  /// Sets the bytes of a physical handle, a power of two. @pre The heap has no region.
+  /// Sets the bytes of a physical handle, a power of two and at least `heap_region::page_bytes`. @pre The
+  /// heap has no region.
   void set_unit_bytes(std::size_t bytes) noexcept {
+    unit_bytes_ = bytes;
     unit_digits_ = static_cast<unsigned>(std::countr_zero(bytes));
   }
 
   /// Reserves records for one `add` and one `cut`. @throws the exceptions of the bookkeeping resource;
   /// nothing has changed then.
-  void prepare();
+  void prepare() {
+    if (!is_prepared()) [[unlikely]]
+      add_records();
+  }
+  /// Returns true if `prepare` would reserve no record.
+  [[nodiscard]] bool is_prepared() const noexcept { return free_record_count_ >= 3; }
   /// Adds a free range, without memory unless it is a chunk. @pre `prepare()` was called. @throws as
   /// `prepare`.
   heap_range& add(byte_range addresses, bool is_chunk);
@@ -149,7 +158,10 @@ class heap_ranges {
 
   /// Returns the free range with memory that fits best; null if there is no such range. Tries up to 8 ranges
   /// before it assumes the largest padding for `align`.
-  [[nodiscard]] heap_range* best_fit(std::size_t bytes, std::size_t align) const noexcept;
+  [[nodiscard]] heap_range* best_fit(std::size_t bytes, std::size_t align) const noexcept {
+    heap_range* const first = ready_.first(bytes);
+    return first == nullptr || first->begin % align == 0 ? first : best_aligned_fit(*first, bytes, align);
+  }
   /// Returns the free ranges that lack memory.
   [[nodiscard]] free_lists const& lacking() const noexcept { return lacking_; }
   /// Order of the free ranges that lack memory.
@@ -195,8 +207,26 @@ class heap_ranges {
   /// Enters a slab in all pages that it covers.
   void set_slab(heap_range& live, heap_slab& slab) noexcept;
   /// Reserves page entries up to an address. @throws the exceptions of the bookkeeping resource.
-  static void reserve_pages(heap_region& region, std::uintptr_t end);
+  static void reserve_pages(heap_region& region, std::uintptr_t end) {
+    const std::size_t pages = region.page_of(end - 1) + 1;
+    if (pages > region.pages.size()) [[unlikely]]
+      region.pages.resize(pages, nullptr);
+  }
 
+  /// Returns true if `reserve_pages` has reserved the pages of a free range.
+  [[nodiscard]] static bool has_pages(heap_range const& range) noexcept {
+    return range.region->page_of(range.end() - 1) < range.region->pages.size();
+  }
+
+  /// Returns the live range that begins at an address; null if there is no such range. O(1) for a heap of one
+  /// region, else O(log(regions)).
+  [[nodiscard]] heap_range* live_from(std::uintptr_t address) const noexcept {
+    if (latest_ == nullptr || !latest_->addresses.contains(address)) find_region(address);
+    if (latest_ == nullptr || !latest_->addresses.contains(address)) return nullptr;
+    const std::size_t page = latest_->page_of(address);
+    heap_range* const found = page < latest_->pages.size() ? latest_->pages[page] : nullptr;
+    return found != nullptr && found->begin == address ? found : nullptr;
+  }
   /// Returns the live range that contains an address; null if there is no such range. O(1) for a heap of one
   /// region, else O(log(regions)).
   [[nodiscard]] heap_range* live_at(std::uintptr_t address) const noexcept {
@@ -232,7 +262,7 @@ class heap_ranges {
   }
   /// Returns the units that cover the first bytes of a region.
   [[nodiscard]] std::size_t units_over(std::size_t bytes) const noexcept {
-    return (bytes + (std::size_t{1} << unit_digits_) - 1) >> unit_digits_;
+    return (bytes + unit_bytes_ - 1) >> unit_digits_;
   }
   /// Returns the unit of a byte of a region.
   [[nodiscard]] std::size_t unit_at(std::size_t offset) const noexcept { return offset >> unit_digits_; }
@@ -240,6 +270,10 @@ class heap_ranges {
   [[nodiscard]] char const* broken_invariant() const noexcept;
 
  private:
+  // Smaller free ranges serve no block and have no whole unit, so they are in no list.
+  static constexpr std::size_t min_listed_bytes = heap_region::page_bytes;
+
+  TIDEMARK_COLD void add_records();
   void find_region(std::uintptr_t address) const noexcept;
   // Relies on the rule that no two free ranges touch.
   [[nodiscard]] static heap_range* live_before(heap_range const& range) noexcept {
@@ -256,9 +290,13 @@ class heap_ranges {
   }
   void list(heap_range& range) noexcept;
   void unlist(heap_range& range) noexcept;
+  [[nodiscard]] TIDEMARK_COLD heap_range* best_aligned_fit(heap_range& first, std::size_t bytes,
+                                                           std::size_t align) const noexcept;
+  [[nodiscard]] heap_range& split(heap_range& range, std::size_t bytes) noexcept;
   void merge_with_next(heap_range& range) noexcept;
   void remove_pages(heap_range& range) noexcept;
 
+  std::size_t unit_bytes_ = 2 * MiB;
   unsigned unit_digits_ = 21;  // a unit has this power of two of bytes
   std::pmr::deque<heap_range> records_;
   heap_range* free_records_ = nullptr;  // unused records
@@ -272,12 +310,11 @@ class heap_ranges {
 
 inline void free_lists::erase(heap_range& range) noexcept {
   if (range.next_free != nullptr) range.next_free->previous_free = range.previous_free;
-  --size_;
   if (range.previous_free != nullptr) {
     range.previous_free->next_free = range.next_free;
     return;
   }
-  const std::size_t bin = bin_of(range.bytes);
+  const std::size_t bin = range.bin;
   lists_[bin] = range.next_free;
   if (range.next_free != nullptr) return;
   used_bins_[bin / 64] &= ~(std::uint64_t{1} << bin % 64);
@@ -311,6 +348,7 @@ inline heap_range* free_lists::first(std::size_t bytes) const noexcept {
 
 inline void heap_ranges::unlist(heap_range& range) noexcept {
   range.is_free = false;
+  if (range.bytes < min_listed_bytes) return;
   returnable_bytes_ -= range.returnable_bytes;
   (range.missing_bytes != 0 ? lacking_ : ready_).erase(range);
 }
