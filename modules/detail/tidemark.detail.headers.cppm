@@ -9,6 +9,7 @@ module;
 
 #include <tidemark/compat.hpp>
 #include <tidemark/tidemark.hpp>
+#include <tidemark/workspace/extras/random.hpp>
 
 export module tidemark.detail.headers;
 

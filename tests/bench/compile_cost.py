@@ -19,11 +19,11 @@ import tempfile
 # 45,000 lines for <tidemark/arena.hpp>, of which 29,323 are <memory_resource>, and 60 MB of interfaces
 # (decision 98).
 COUNTS = {
-    "tidemark/arena.hpp": {"lines": 37_514, "specializations": 2_973, "instructions": 1_902},
-    "tidemark/pool.hpp": {"lines": 69_431, "specializations": 3_561},
-    "tidemark/tidemark.hpp": {"lines": 98_257, "specializations": 9_232},
+    "tidemark/arena.hpp": {"lines": 37_513, "specializations": 2_975, "instructions": 1_902},
+    "tidemark/pool.hpp": {"lines": 65_781, "specializations": 3_463},
+    "tidemark/tidemark.hpp": {"lines": 82_444, "specializations": 9_051, "instructions": 4_659},
 }
-INTERFACE_BYTES = 24_800_000
+INTERFACE_BYTES = 23_320_000
 MEASURED_WITH = ("22", "12")
 TOLERANCE = 0.03
 SKIPPED = 77

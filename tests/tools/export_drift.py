@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that exactly one module exports each public name of the headers: the module of its part.
 
-The names come from one syntax tree of clang for <tidemark/tidemark.hpp> and, for the device part, the adapters
+The names come from one syntax tree of clang for <tidemark/tidemark.hpp>, the extras and, for the device part, the adapters
 and the planner, <tidemark/cuda.hpp>, <tidemark/thrust.hpp>, <tidemark/mpi.hpp> and <tidemark/planner.hpp>: all
 names declared in one of our headers in namespace tidemark itself, in tidemark::compat, tidemark::gpu,
 tidemark::mpi or tidemark::planner. The folder of a header is its part. The exports come from the
@@ -86,7 +86,7 @@ def exports_of(modules):
 
 
 modules = sorted((root / "modules").glob("*.cppm"))
-declared = declarations(["tidemark", "cuda", "planner", *(option.removeprefix("--") for option in options)])
+declared = declarations(["tidemark", "workspace/extras/random", "cuda", "planner", *(option.removeprefix("--") for option in options)])
 parts = [("host", declared.pop("host"), [module for module in modules if f"modules/{module.name}" not in OWN_MODULES.values()])]
 parts += [(part, public, [root / OWN_MODULES[part]]) for part, public in declared.items()
           if part not in ("thrust", "mpi") or f"--{part}" in options]

@@ -57,15 +57,22 @@ bool all_are(View const& view, auto value) {
 // ---- types ----
 
 // Resolved at compile time: a constant for each common type, and no place for any other.
-using detail::fixed_elements;
-static_assert(fixed_elements::place<double> == 0 && fixed_elements::place<float> == 1);
-static_assert(fixed_elements::place<std::int64_t> == 2 && fixed_elements::place<std::int32_t> == 3);
-static_assert(fixed_elements::place<std::complex<float>> == 4 &&
-              fixed_elements::place<std::complex<double>> == 5);
-static_assert(fixed_elements::place<bool> == 6 && fixed_elements::place<packed_bits> == 7 &&
-              fixed_elements::infos.size() == 8);
-static_assert(fixed_elements::place<std::uint64_t> == 8 && fixed_elements::place<std::int16_t> == 8,
+using detail::fixed_place;
+static_assert(fixed_place<double> == 0 && fixed_place<float> == 1);
+static_assert(fixed_place<std::int64_t> == 2 && fixed_place<std::int32_t> == 3);
+static_assert(fixed_place<std::complex<float>> == 4 && fixed_place<std::complex<double>> == 5);
+static_assert(fixed_place<bool> == 6 && fixed_place<packed_bits> == 7 && detail::fixed_elements == 8);
+static_assert(fixed_place<std::uint64_t> == 8 && fixed_place<std::int16_t> == 8,
               "words are no bits to a workspace");
+// A class of complex numbers is known by its parts and its layout.
+struct own_complex {
+  [[nodiscard]] double real() const { return parts[0]; }
+  [[nodiscard]] double imag() const { return parts[1]; }
+  double parts[2];
+};
+struct alignas(16) aligned_complex : own_complex {};
+static_assert(fixed_place<own_complex> == 5 && fixed_place<aligned_complex> == 8);
+static_assert(fixed_place<std::complex<long double>> == 8);
 
 // S4.11
 TYPED_TEST(acquisitions, have_separate_slots_for_each_type) {

@@ -10,5 +10,4 @@
 #include <tidemark/workspace/workspace_options.hpp>
 
 #include <tidemark/workspace/extras/dlpack.hpp>
-#include <tidemark/workspace/extras/random.hpp>
 #include <tidemark/workspace/extras/this_thread_workspace.hpp>

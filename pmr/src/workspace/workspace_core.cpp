@@ -6,6 +6,7 @@
 #include <atomic>
 #include <bit>
 #include <cmath>
+#include <complex>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -90,7 +91,15 @@ workspace_core::workspace_core(workspace_options const& options, bool checked)
       others_{options_.bookkeeping},
       fences_{options_.bookkeeping} {
   retires_ = !pooling_ || observer_ != nullptr;
-  for (std::size_t i = 0; i < fixed_.size(); ++i) fixed_[i].element = fixed_elements::infos[i];
+  constexpr std::array<element_info const*, fixed_elements> by_place{&element_of<double>,
+                                                                     &element_of<float>,
+                                                                     &element_of<std::int64_t>,
+                                                                     &element_of<std::int32_t>,
+                                                                     &element_of<std::complex<float>>,
+                                                                     &element_of<std::complex<double>>,
+                                                                     &element_of<bool>,
+                                                                     &element_of<bit_word>};
+  for (std::size_t i = 0; i < fixed_.size(); ++i) fixed_[i].element = by_place[i];
 }
 
 workspace_core::~workspace_core() {

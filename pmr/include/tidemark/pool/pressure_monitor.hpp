@@ -3,9 +3,9 @@
 /// `pressure_monitor`: signals memory pressure when the kernel reports it. Owns a thread and the open files.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <mutex>  // durations: <chrono> also includes <sstream>
 #include <string>
 
 namespace tidemark {

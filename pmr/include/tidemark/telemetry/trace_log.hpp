@@ -20,8 +20,8 @@
 /// `violation_kind::lost_output` if neither was called.
 #pragma once
 
-#include <chrono>
 #include <memory>
+#include <mutex>  // durations: <chrono> also includes <sstream>
 #include <string>
 #include <string_view>
 #include <system_error>

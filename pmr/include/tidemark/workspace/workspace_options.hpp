@@ -4,10 +4,10 @@
 /// sweeper is one thread of the process.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <limits>
 #include <memory_resource>
+#include <mutex>  // durations: <chrono> also includes <sstream>
 
 #include <tidemark/core/config.hpp>
 #include <tidemark/core/units.hpp>

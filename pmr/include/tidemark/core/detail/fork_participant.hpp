@@ -6,8 +6,7 @@
 
 #include <pthread.h>
 
-#include <chrono>
-#include <mutex>
+#include <mutex>  // durations: <chrono> also includes <sstream>
 #include <utility>
 
 #include <tidemark/core/detail/brief_lock.hpp>

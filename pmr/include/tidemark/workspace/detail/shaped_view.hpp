@@ -7,7 +7,6 @@
 #include <array>
 #include <atomic>
 #include <bit>
-#include <complex>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -51,13 +50,22 @@ constexpr char const* integer_name() noexcept {
   return names[static_cast<std::size_t>(std::countr_zero(sizeof(T))) + (std::is_signed_v<T> ? 4 : 0)];
 }
 
+/// Type of the real part of a complex number.
+template <class T>
+using part_of = decltype(std::declval<T const&>().real());
+/// `std::complex<float>`, `std::complex<double>`, and classes of the same layout. The concept does not name
+/// `std::complex`, because `<complex>` includes `<sstream>` and `<cmath>`.
+template <class T>
+concept complex_number = (std::same_as<part_of<T>, float> || std::same_as<part_of<T>, double>) &&
+                         std::same_as<decltype(std::declval<T const&>().imag()), part_of<T>> &&
+                         sizeof(T) == 2 * sizeof(part_of<T>) && alignof(T) == alignof(part_of<T>);
+
 template <class T>
 constexpr char const* name_of_element() noexcept {
   if constexpr (std::same_as<T, bool>) return "bool";
   else if constexpr (std::same_as<T, float>) return "float32";
   else if constexpr (std::same_as<T, double>) return "float64";
-  else if constexpr (std::same_as<T, std::complex<float>>) return "complex64";
-  else if constexpr (std::same_as<T, std::complex<double>>) return "complex128";
+  else if constexpr (complex_number<T>) return sizeof(T) == 8 ? "complex64" : "complex128";
   else if constexpr (std::integral<T> && sizeof(T) <= 8) return integer_name<T>();
   else return spelled_name<T>.data();
 }

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <array>
-#include <complex>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -25,9 +24,8 @@ template <std::floating_point T>
 inline constexpr T poison_value<T> = std::numeric_limits<T>::quiet_NaN();
 template <std::integral T>
 inline constexpr T poison_value<T> = (std::numeric_limits<T>::max)();
-template <std::floating_point T>
-inline constexpr std::complex<T> poison_value<std::complex<T>>{std::numeric_limits<T>::quiet_NaN(),
-                                                               std::numeric_limits<T>::quiet_NaN()};
+template <complex_number T>
+inline constexpr std::array poison_value<T>{poison_value<part_of<T>>, poison_value<part_of<T>>};
 
 /// Description of an element type for its list. Each type has one object.
 struct element_info {
@@ -53,21 +51,24 @@ template <>
 inline constexpr element_info element_of<bit_word>{
     "bits", sizeof(bit_word), alignof(bit_word), &poison_value<bit_word>, sizeof(bit_word), 64};
 
-/// Element types that have a list at a fixed place in every workspace. `place` of another type is the number
-/// of types.
-template <class... Types>
-struct element_types {
-  static constexpr std::array<element_info const*, sizeof...(Types)> infos{&element_of<Types>...};
-  // Counts types, because GCC 12 at -O0 cannot compare addresses of variables in a constant expression.
-  template <class T>
-  static constexpr std::size_t place = [] {
-    std::size_t before = 0;
-    (void)((std::same_as<T, Types> || (static_cast<void>(++before), false)) || ...);
-    return before;
-  }();
-};
-using fixed_elements = element_types<double, float, std::int64_t, std::int32_t, std::complex<float>,
-                                     std::complex<double>, bool, bit_word>;
+/// Number of the element types whose list has a fixed place in every workspace; `fixed_place` of other types.
+inline constexpr std::size_t fixed_elements = 8;
+template <class T>
+inline constexpr std::size_t fixed_place = fixed_elements;
+template <>
+inline constexpr std::size_t fixed_place<double> = 0;
+template <>
+inline constexpr std::size_t fixed_place<float> = 1;
+template <>
+inline constexpr std::size_t fixed_place<std::int64_t> = 2;
+template <>
+inline constexpr std::size_t fixed_place<std::int32_t> = 3;
+template <complex_number T>
+inline constexpr std::size_t fixed_place<T> = sizeof(T) == 8 ? 4 : 5;
+template <>
+inline constexpr std::size_t fixed_place<bool> = 6;
+template <>
+inline constexpr std::size_t fixed_place<bit_word> = 7;
 
 /// Memory of one acquisition at a time.
 ///

@@ -37,7 +37,7 @@ inline constexpr bool pooling_is_compiled_in = TIDEMARK_WORKSPACE_POOLING != 0;
 /// served, and the sweeper needs no list of workspaces. The symbol is visible, because a program that hides
 /// its own symbols must share the variable with a shared library.
 [[gnu::visibility("default")]] inline constinit std::atomic<std::uint64_t> sweep_ticks{0};
-/// Returns a new index into `workspace_core::others_` for an element type that is not in `fixed_elements`.
+/// Returns a new index into `workspace_core::others_` for an element type without a `fixed_place`.
 /// All workspaces use the same index.
 [[nodiscard]] std::size_t next_other_type() noexcept;
 template <class T>
@@ -190,8 +190,7 @@ class workspace_core {
   /// Returns the list of an element type; null if it does not exist.
   template <class T>
   [[nodiscard]] slot_list* find() noexcept {
-    constexpr std::size_t place = fixed_elements::place<T>;
-    if constexpr (place < fixed_elements::infos.size()) return &fixed_[place];
+    if constexpr (fixed_place<T> < fixed_elements) return &fixed_[fixed_place<T>];
     const std::size_t other = other_type<T>();
     return other < others_.size() ? others_[other] : nullptr;
   }
@@ -336,7 +335,7 @@ class workspace_core {
   saved_count* log_end_ = nullptr;                       // … end of these entries
   saved_count* log_limit_ = nullptr;                     // … end of the space for entries
   std::uint64_t served_tick_ = sweep_ticks.load(std::memory_order_relaxed);
-  std::array<slot_list, fixed_elements::infos.size()> fixed_;
+  std::array<slot_list, fixed_elements> fixed_;
   workspace_options options_;  // with default resources in place of null
   std::size_t held_bytes_ = 0;
   bool permits_idle_trims_ = false;

@@ -10,7 +10,6 @@
 #pragma once
 
 #include <array>
-#include <complex>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -83,7 +82,7 @@ constexpr std::uint8_t dl_code() noexcept {
     return dl_uint;
   } else if constexpr (std::same_as<T, float> || std::same_as<T, double>) {
     return dl_float;
-  } else if constexpr (std::same_as<T, std::complex<float>> || std::same_as<T, std::complex<double>>) {
+  } else if constexpr (complex_number<T>) {
     return dl_complex;
   } else {  // not long double: it has several formats, and DLPack cannot tell them apart
     static_assert(std::integral<T>,
