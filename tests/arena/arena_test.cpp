@@ -233,6 +233,7 @@ TEST(arena, push_copy_copies_the_elements_of_a_contiguous_range) {
   EXPECT_TRUE(std::ranges::equal(copy, std::array{1, 2, 3}));
   EXPECT_TRUE(std::ranges::equal(a.push_copy(std::span{values}.first(2)), std::array{1, 2}));
   EXPECT_TRUE(std::ranges::equal(a.push_copy(std::array{2.0, 4.0}), std::array{2.0, 4.0}));
+  EXPECT_TRUE(std::ranges::equal(a.push_copy({7, 8}), std::array{7, 8}));
   EXPECT_TRUE(a.push_copy(std::span<int const>{}).empty());
 }
 

@@ -2,6 +2,7 @@
 // The mistakes that users make most. Each CASE must fail to compile in this many lines, and the first error
 // must match; without a case the file must compile. The headers are those of the parts: the compilers may
 // print one line more for `<tidemark/tidemark.hpp>`. g++ prints three lines of headers for `std::pmr` cases.
+#include <list>
 #include <map>
 #include <memory_resource>
 #include <string>
@@ -12,6 +13,7 @@
 #include <tidemark/plan.hpp>
 #include <tidemark/pool.hpp>
 #include <tidemark/team.hpp>
+#include <tidemark/telemetry.hpp>
 #include <tidemark/workspace.hpp>
 
 using namespace tidemark;
@@ -22,9 +24,9 @@ struct named_value {
 
 void misuse(arena& step, arena::scope& scope, borrowed_device_arena& device, pool& blocks,
             workspace::scope<>& temporary, epoch_resource& memory, epoch& e, reuse_cache& cache, void* block,
-            shared_arena::scope& team_scope) {
+            shared_arena::scope& team_scope, trace_log& log) {
   (void)team_scope, (void)step, (void)scope, (void)device, (void)blocks, (void)temporary, (void)memory,
-      (void)e, (void)cache, (void)block;
+      (void)e, (void)cache, (void)block, (void)log;
 #if CASE == 1  // in 10 lines: write arena a\{\{\.reserve = 64 \* MiB\}\}
   arena sized{4096};
 #elif CASE == 2   // in 10 lines: write make<T>\(\.\.\.\), or push<T>\(no_destructor, \.\.\.\)
@@ -97,5 +99,11 @@ void misuse(arena& step, arena::scope& scope, borrowed_device_arena& device, poo
   (void)step.push<std::pmr::vector<int> >(no_destructor, 10);
 #elif CASE == 36  // in 10 lines: a buffer takes a resource first: write buffer<T> b\{memory, n\}
   buffer<float> swapped{100, memory};
+#elif CASE == 37  // in 10 lines: the upstream is first: write trace_resource\{&upstream, log, name\}
+  trace_resource traced{log, &memory, "x"};
+#elif CASE == 38  // in 10 lines: the upstream is first: write trace_resource\{&upstream, log, name\}
+  trace_resource traced{log, &memory};
+#elif CASE == 39  // in 10 lines: push_copy takes a contiguous range
+  auto const copy = scope.push_copy(std::list{1, 2, 3});
 #endif
 }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <memory_resource>
 #include <span>
 #include <string_view>
@@ -192,6 +193,19 @@ class arena_push {
       return construct_array<T>(from.size(), [&](T* place) { detail::construct_object(place, *source++); });
     }
   }
+
+  /// A copy of the elements of a list in braces.
+  template <class T>
+  [[nodiscard]] std::span<T> push_copy(std::initializer_list<T> values) TIDEMARK_LIFETIMEBOUND
+    requires(on_host && (detail::needs_no_destructor<T> || never_destroys))
+  {
+    return push_copy<std::initializer_list<T>>(values);
+  }
+  /// Rejected: the elements are not contiguous.
+  template <class Range>
+    requires(!requires(Range const& values) { std::span{values}; })
+  TIDEMARK_REJECTS(void, "push_copy takes a contiguous range: write push_array<T>(n), and copy the elements")
+  push_copy(Range const&) TIDEMARK_REJECTED;
 
   /// A copy of `text` with a null character behind it, which the view does not contain.
   template <class Space = AddressSpace>

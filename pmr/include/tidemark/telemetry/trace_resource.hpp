@@ -47,6 +47,10 @@ class trace_resource final : public detail::observing_adaptor<trace_resource> {
   /// The same with any text as name.
   trace_resource(trace_log& log, std::string name)
       : trace_resource{std::pmr::get_default_resource(), log, std::move(name)} {}
+  /// Rejected: the upstream is the first argument.
+  template <class... Name TIDEMARK_SENTENCE("the upstream is first: write trace_resource{&upstream, log, name}")>
+  trace_resource(trace_log&, std::pmr::memory_resource*, Name const&...)
+      TIDEMARK_DELETED("the upstream is first: write trace_resource{&upstream, log, name}");
   ~trace_resource() override;
 
   /// Writes the block. An upstream such as a rewound arena may have reclaimed the memory of old blocks; these
