@@ -78,12 +78,12 @@ def sentence(known, element):
 
 
 def call(function, name):
-    """`push_array<T>(n, uninitialized_t)`: names of parameters, or types of those without a name."""
+    """`push_array<T>(n, uninitialized)`: names of parameters; the object of a tag's type, such as `uninitialized_t`."""
     used = "".join("".join(each.itertext()) for each in function.findall("param"))
     parameters = []
     for each in function.findall("param"):
         declared = "".join(each.find("type").itertext())
-        words = re.sub(r"tidemark::|\bconst\b|[&*]|\.\.\.", "", each.findtext("declname") or declared).split()
+        words = re.sub(r"tidemark::|\bconst\b|[&*]|\.\.\.|std::(?=nullptr)|_t$", "", each.findtext("declname") or declared).split()
         if words and "void" not in words and "sizeof" not in words:
             parameters.append(words[-1] + ("…" if "..." in declared or "&&..." in declared else ""))
     explicit = []

@@ -147,7 +147,8 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
   /// Marks a block as not in use. The address is not reused. A deallocation is wrong if the address is not a
   /// block in use, or if the size differs after rounding up to 256. It is counted, and handled as the options
   /// say. Ignores null. O(1), amortised with a plan.
-  void deallocate(void* block, std::size_t bytes, std::size_t = default_alignment) noexcept {
+  void deallocate(void* block, std::size_t bytes,
+                  [[maybe_unused]] std::size_t align = default_alignment) noexcept {
     const auto address = reinterpret_cast<std::uintptr_t>(block);
     if (!is_block_in_use(address, bytes)) [[unlikely]] {
       refuse(block, bytes);

@@ -51,7 +51,8 @@ class statistics_resource final : public detail::observing_adaptor<statistics_re
       : statistics_resource{std::pmr::get_default_resource(), name} {}
 
   /// Counts the block.
-  void allocated(void*, std::size_t bytes, std::size_t) override {
+  void allocated([[maybe_unused]] void* block, std::size_t bytes,
+                 [[maybe_unused]] std::size_t align) override {
     counter_.on_allocate(bytes);
     if (size_histogram* sizes = sizes_.load(std::memory_order_relaxed)) [[unlikely]]
       record(*sizes, bytes);
