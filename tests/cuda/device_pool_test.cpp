@@ -305,6 +305,56 @@ TEST_F(device_pool_test, maps_idle_memory_of_graphs_a_second_time) {
   EXPECT_EQ(allocate_written(graphs, 10 * heap_unit), first);
 }
 
+TEST_F(device_pool_test, keeps_idle_memory_of_graphs_after_a_refused_request) {
+  device_pool graphs{with({.keeps_addresses = true}), device};
+  void* const first = allocate_written(graphs, 20 * heap_unit);
+  (void)allocate_written(graphs, 2 * heap_unit);
+  graphs.deallocate(first, 20 * heap_unit);
+  EXPECT_THROW((void)graphs.allocate(31 * heap_unit), out_of_memory);
+  EXPECT_EQ(graphs.stats().held_bytes, 22 * heap_unit) << "without the memory that the request created";
+  EXPECT_EQ(device.physical_bytes(), 22 * heap_unit);
+  EXPECT_NE(allocate_written(graphs, 30 * heap_unit), nullptr);
+  EXPECT_EQ(device.physical_bytes(), 32 * heap_unit);
+  graphs.check_invariants();
+}
+
+/// With a pool of graphs whose idle memory is held, but is mapped only at addresses that no block gets.
+struct device_pool_retired : device_pools_of_a_stream {
+  gpu::device_resource others{{}, device};
+  void* const taken = others.allocate(1000, 256);
+  device_pool graphs{with({.keeps_addresses = true}), device};
+  void* const first = allocate_written(graphs, 4 * heap_unit);
+
+  device_pool_retired() {
+    void* const second = graphs.allocate(heap_unit);
+    for (auto [block, units] : {std::pair{first, std::size_t{4}}, {second, std::size_t{1}}}) {
+      graphs.deallocate(block, units * heap_unit);
+      // The first reservation has no free range of this size, and the device has less memory.
+      EXPECT_THROW((void)graphs.allocate(32 * heap_unit), out_of_memory);
+    }
+    EXPECT_EQ(device.physical_bytes(), 5 * heap_unit);
+    EXPECT_EQ(graphs.moved_units(), 5u);
+  }
+  ~device_pool_retired() override { others.deallocate(taken, 1000, 256); }
+};
+
+TEST_F(device_pool_retired, release_waits_for_work_before_it_unmaps) {
+  graphs.release();
+  stream.synchronize();
+  EXPECT_EQ(device.mapped_bytes(), 0u);
+  EXPECT_EQ(device.physical_bytes(), 0u);
+}
+
+TEST_F(device_pool_retired, release_keeps_the_memory_if_it_cannot_wait) {
+  device.fail_next("cuStreamSynchronize", gpu::status::capture_unsupported);
+  graphs.release();
+  EXPECT_TRUE(device.accessible(first, 4 * heap_unit));
+  EXPECT_EQ(graphs.stats().held_bytes, device.physical_bytes());
+  graphs.check_invariants();
+  graphs.release();
+  EXPECT_EQ(device.physical_bytes(), 0u);
+}
+
 TEST_F(device_pool_test, returns_memory_at_two_addresses_after_each_refused_call) {
   for (std::size_t n = 0; n < 16; ++n) {
     SCOPED_TRACE(n);
@@ -562,6 +612,25 @@ TEST_F(device_pool_test, respects_the_limit_of_the_device) {
   EXPECT_NE(std::string{refusal.what()}.find("the limit of its device is reached"), std::string::npos);
   pool.deallocate(block, 10 * heap_unit);
   EXPECT_NE(pool.allocate(heap_unit), nullptr);
+}
+
+TEST_F(device_pool_test, uses_other_addresses_if_memory_without_access_stays_mapped) {
+  for (std::size_t n = 0; n < 4; ++n) {
+    SCOPED_TRACE(n);
+    device_pool some{with(), device};
+    device.fail_next("cuMemSetAccess", gpu::status::unknown);
+    device.fail_in("cuMemUnmap", device.count("cuMemUnmap") + n, gpu::status::unknown);
+    EXPECT_THROW((void)some.allocate(4 * heap_unit), cuda_error);
+    some.check_invariants();
+    void* const block = allocate_written(some, 4 * heap_unit);
+    EXPECT_EQ(some.stats().held_bytes, 4 * heap_unit);
+    EXPECT_EQ(device.physical_bytes(), 4 * heap_unit);
+    some.deallocate(block, 4 * heap_unit);
+    some.check_invariants();
+    some.release();
+    EXPECT_EQ(device.mapped_bytes(), 0u);
+    EXPECT_EQ(device.physical_bytes(), 0u);
+  }
 }
 
 TEST_F(device_pool_test, null_name_falls_back_to_the_default_name) {

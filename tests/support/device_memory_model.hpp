@@ -51,12 +51,14 @@ class device_memory_model {
       ++refused;
     }
   }
-  void check_contents() const {
+  void check_contents() {
     run_->pools.check_invariants();
     run_->heap.check_invariants();
     run_->arena.check_invariants();
     const device_pools_stats now = run_->pools.stats();
     EXPECT_EQ(now.held_bytes, now.used_bytes + now.cached_bytes + now.stranded_bytes);
+    EXPECT_EQ(now.held_bytes + run_->heap.stats().held_bytes + run_->arena.stats().committed_bytes,
+              run_->device.physical_bytes());
   }
 
   std::size_t refused = 0, planned_steps = 0, launches = 0, resumes = 0, waits_of_blocks = 0,
@@ -189,16 +191,21 @@ class device_memory_model {
     }
     gpu::stream_handle const on = run_->streams[below(2)];
     const gpu::graph_handle graph = captured(run_->device, on, gpu::capture_mode::thread_local_, [&] {
-      for (std::size_t i = 0; i < 4; ++i) {
+      std::vector<std::pair<void*, std::size_t>> temporaries;
+      for (std::size_t i = 0; i < 6; ++i) {
         const std::size_t bytes = any_size();
         try {
-          void* const temporary = run_->pools.allocate(bytes, 256, on, 1);
-          run_->device.write(on, temporary, bytes, "captured");
-          run_->pools.deallocate(temporary, bytes, 256);
+          temporaries.emplace_back(run_->pools.allocate(bytes, 256, on, 1), bytes);
+          run_->device.write(on, temporaries.back().first, bytes, "captured");
         } catch (std::bad_alloc const&) {
           ++refused;
         }
+        if (temporaries.empty() || below(2) == 0) continue;
+        std::swap(temporaries[below(temporaries.size())], temporaries.back());
+        run_->pools.deallocate(temporaries.back().first, temporaries.back().second, 256);
+        temporaries.pop_back();
       }
+      for (auto const& [temporary, bytes] : temporaries) run_->pools.deallocate(temporary, bytes, 256);
     });
     run_->pools.end_capture(1);
     run_->graphs.push_back(instantiated(run_->device, graph));

@@ -77,12 +77,11 @@ device_heap::device_heap(device_pool_options const& options, driver& driver, boo
 device_heap::~device_heap() {
   budget_subscription_ = {};
   release();
-  if (held_bytes_ != 0) (void)release_idle(0);  // a refusal of the driver may pass
-  if (held_bytes_ == 0) unmap_retired();
+  if (unmap_retired()) (void)release_idle(0);  // a refusal of the driver may pass
   const on_device here{*driver_, device_};
   const bool capturing = held_bytes_ != 0 && is_capturing();
   for (heap_region const& region : ranges_.regions()) {
-    const bool is_empty = region.first == region.last &&
+    const bool is_empty = region.first == region.last && region.first->is_free &&
                           std::ranges::all_of(region.units, [](physical_handle unit) { return unit == 0; });
     if (!region.is_chunk && is_empty) (void)driver_->free_reservation(region.addresses);
   }

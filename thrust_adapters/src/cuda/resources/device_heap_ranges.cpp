@@ -41,7 +41,7 @@ heap_range& device_heap::allocate_range(std::size_t bytes, std::size_t align) {
     if (!make_room()) throw;
   }
   if (heap_range* const taken = try_allocate_range(bytes, align, refusal)) return *taken;
-  release_unmapped_handles();  // others may need less
+  if (!keeps_addresses_) release_unmapped_handles();  // others may need less
   refuse(bytes, align, refusal);
 }
 
@@ -93,6 +93,7 @@ heap_range* device_heap::map_range(std::size_t bytes, std::size_t align, char co
   }
   // A smaller range without memory may have been preferred to a range with memory.
   const auto cut_ready_range = [&]() -> heap_range* {
+    ranges_.prepare();  // `map` may have retired a range
     heap_range* const fits = ranges_.best_fit(bytes, align);
     return fits != nullptr ? &cut_ready(*fits, bytes, align) : nullptr;
   };

@@ -3,6 +3,7 @@
 #include <tidemark/cuda/resources/detail/device_heap.hpp>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include <tidemark/cuda/driver/cuda_error.hpp>
@@ -24,6 +25,9 @@ constexpr int marks_after_need = 8;
 
 bool device_heap::gather(placement const& to, std::size_t live_bytes, char const*& refusal) {
   unmapped_handles_.reserve(std::max(to.missing, unmapped_handles_.size()));
+  heap_region& region = *to.range->region;
+  heap_ranges::reserve_pages(region, addresses(region, to.first, to.last).end());  // `map` may retire them
+  ranges_.prepare();
   const auto lacks = [&] { return to.missing - std::min(to.missing, unmapped_handles_.size()); };
   const bool may_unmap = !keeps_addresses_ && !is_capturing();
   const std::size_t most = std::max(peak_cut_bytes_, live_bytes);
@@ -46,6 +50,7 @@ bool device_heap::gather(placement const& to, std::size_t live_bytes, char const
     if (wanted >= held_bytes_ / unit_bytes_ + lacks()) create(lacks(), refusal);
   };
   if (keeps_addresses_) share_idle(lacks(), to);
+  const std::size_t shared = unmapped_handles_.size();
   create_within_slack();
   if (lacks() == 0) return true;
   const auto is_worth_moves = [&](std::uint64_t moves) { return !is_limited || may_move(moves); };
@@ -63,6 +68,7 @@ bool device_heap::gather(placement const& to, std::size_t live_bytes, char const
     move_idle();
     if (lacks() != 0) wait_and_move();
   }
+  if (keeps_addresses_ && lacks() != 0) release_unmapped_handles(shared);  // others may need new memory
   if (!keeps_addresses_) marks_due_ = marks_after_need;
   if (may_unmap && freed_since_mark_ != 0) record_mark();
   return lacks() == 0;
@@ -102,13 +108,9 @@ void device_heap::share_idle(std::size_t units, placement const& but) {
     ranges_.prepare();
     const byte_range idle = addresses(region, begin, last);
     heap_ranges::reserve_pages(region, idle.end());
-    const std::size_t missing_before =
-        range.missing_bytes == 0
-            ? 0
-            : place_at(range, range.begin, idle.begin - range.begin).missing * unit_bytes_;
     for (std::size_t unit = begin; unit < last; ++unit)
       unmapped_handles_.push_back(std::exchange(region.units[unit], 0));  // capacity is reserved
-    ranges_.retire(range, idle.begin, idle.size, missing_before);
+    retire(range, idle);
     units -= last - begin;
     move_budget_.add_moves(last - begin, true);
     return true;
@@ -116,18 +118,37 @@ void device_heap::share_idle(std::size_t units, placement const& but) {
   ranges_.prepare();
 }
 
-// @pre No work uses the addresses.
-void device_heap::unmap_retired() noexcept {
-  const on_device here{*driver_, device_};
+// Makes units of a free range a range that no block gets. @pre The units count as units with memory;
+// `prepare` and `reserve_pages` were called.
+void device_heap::retire(heap_range& range, byte_range units) noexcept {
+  const std::size_t missing_before =
+      range.missing_bytes == 0
+          ? 0
+          : place_at(range, range.begin, units.begin - range.begin).missing * unit_bytes_;
+  ranges_.retire(range, units.begin, units.size, missing_before);
+}
+
+// Unmaps retired ranges after a wait for the stream. @return true if no retired range is left. @pre No graph
+// that uses the addresses is launched any more.
+bool device_heap::unmap_retired() noexcept {
+  std::optional<on_device> here;
+  bool all = true;
   for (heap_region& region : ranges_.regions()) {
     for (heap_range* range = region.first; range != nullptr;) {
       heap_range* const next =
           range->after != nullptr && range->after->is_free ? range->after->after : range->after;
-      if (range->is_retired && driver_->unmap({range->begin, range->bytes}) == status::success)
-        ranges_.restore(*range);
+      if (range->is_retired) {
+        if (!here) {
+          here.emplace(*driver_, device_);
+          if (here->result() != status::success || is_capturing() || !marks_.wait()) return false;
+        }
+        if (driver_->unmap({range->begin, range->bytes}) == status::success) ranges_.restore(*range);
+        else all = false;
+      }
       range = next;
     }
   }
+  return all;
 }
 
 // Takes units first from ranges without complete memory, because such a range serves no block. A move takes
@@ -203,14 +224,21 @@ outcome device_heap::map(placement const& to) noexcept {
       continue;
     }
     result = {allowed, "cuMemSetAccess"};
-    for (std::size_t each = first; each < unit; ++each) {
-      const status unmapped = driver_->unmap(addresses(region, each, each + 1));
-      if (unmapped == status::success) unmapped_handles_.push_back(region.units[each]);
-      else lose_unit(unmapped);
-      region.units[each] = 0;
-    }
+    unmap_unused(*to.range, first, unit);
   }
   return result;
+}
+
+// Unmaps a run of units that has no access. Addresses that stay mapped are retired; no work uses these
+// addresses, and the memory serves other addresses.
+void device_heap::unmap_unused(heap_range& range, std::size_t first, std::size_t last) noexcept {
+  heap_region& region = *range.region;
+  for (std::size_t unit = first; unit < last; ++unit)
+    unmapped_handles_.push_back(std::exchange(region.units[unit], 0));  // `map` got the handles from there
+  while (first < last && driver_->unmap(addresses(region, first, first + 1)) == status::success) ++first;
+  if (first == last) return;
+  ranges_.set_missing(range, range.missing_bytes - (last - first) * unit_bytes_);
+  retire(range, addresses(region, first, last));
 }
 
 // ---- returning memory -------------------------------------------------------------------------------------
@@ -256,9 +284,9 @@ std::size_t device_heap::release_chunks(std::size_t target_bytes) noexcept {
   return released;
 }
 
-void device_heap::release_unmapped_handles() noexcept {
+void device_heap::release_unmapped_handles(std::size_t kept) noexcept {
   const on_device here{*driver_, device_};
-  while (!unmapped_handles_.empty()) {
+  while (unmapped_handles_.size() > kept) {
     const physical_handle memory = unmapped_handles_.back();
     unmapped_handles_.pop_back();
     release_unit(memory);
@@ -288,8 +316,7 @@ void device_heap::release() noexcept {
   ranges_.free_all();
   requested_bytes_ = large_bytes_ = cut_bytes_ = 0;
   large_deallocations_ = large_allocations_;
-  (void)release_idle(0);
-  if (held_bytes_ == 0) unmap_retired();
+  if (unmap_retired()) (void)release_idle(0);  // a retired mapping would keep the memory of its handles
 }
 
 }  // namespace tidemark::gpu::detail

@@ -281,16 +281,18 @@ class device_heap {
   [[nodiscard]] bool gather(placement const& to, std::size_t live_bytes, char const*& refusal);
   void create(std::size_t units, char const*& refusal);
   void share_idle(std::size_t units, placement const& but);
-  void unmap_retired() noexcept;
+  void retire(heap_range& range, byte_range units) noexcept;
+  bool unmap_retired() noexcept;
   template <class Take>
   std::size_t unmap_idle(std::size_t units, placement const& but, Take take) noexcept;
   template <class Take>
   std::size_t unmap_idle_of(heap_range& range, std::size_t first, std::size_t last, std::size_t units,
                             Take take) noexcept;
   [[nodiscard]] outcome map(placement const& to) noexcept;
+  void unmap_unused(heap_range& range, std::size_t first, std::size_t last) noexcept;
   std::size_t release_idle(std::size_t target_bytes) noexcept;
   std::size_t release_chunks(std::size_t target_bytes) noexcept;
-  void release_unmapped_handles() noexcept;
+  void release_unmapped_handles(std::size_t kept = 0) noexcept;
   void release_unit(physical_handle memory) noexcept;
   void lose_unit(status because) noexcept;
   [[nodiscard]] bool may_move(std::uint64_t units) const noexcept {
