@@ -462,6 +462,23 @@ TEST_F(device_pool_test, reports_the_largest_request_exactly) {
   }
 }
 
+TEST(device_pool_devices, largest_request_ignores_captures_on_the_current_device) {
+  fake_device device{{.capacity_bytes = 64 * MiB, .devices = 2}};
+  device_pool pool{{.device = 1}, device};
+  void* const first = pool.allocate(10 * heap_unit);
+  void* const live = pool.allocate(heap_unit);
+  pool.deallocate(first, 10 * heap_unit);
+  EXPECT_EQ(pool.largest_request(), 31 * heap_unit);
+  gpu::stream_handle const blocking = device.create_blocking_stream();
+  ASSERT_EQ(device.begin_capture(blocking, gpu::capture_mode::relaxed), gpu::status::success);
+  EXPECT_EQ(pool.largest_request(), 31 * heap_unit);
+  gpu::graph_handle graph = nullptr;
+  EXPECT_EQ(device.end_capture(blocking, graph), gpu::status::success);
+  EXPECT_EQ(device.destroy_graph(graph), gpu::status::success);
+  EXPECT_EQ(device.destroy_stream(blocking), gpu::status::success);
+  pool.deallocate(live, heap_unit);
+}
+
 // ---- other streams ----------------------------------------------------------------------------------------
 
 TEST_F(device_pool_test, keeps_a_block_in_use_if_its_event_cannot_be_awaited) {

@@ -177,9 +177,9 @@ void device_heap::refuse(std::size_t bytes, std::size_t align, char const* becau
 }
 
 std::size_t device_heap::largest_request() noexcept {
+  const on_device here{*driver_, device_};
   if (upstream_ != nullptr || !may_map()) return exhaustion_report::unknown_bytes;
   free_empty_slabs();  // as a request without memory does
-  const on_device here{*driver_, device_};
   std::size_t creatable = free_bytes(*driver_);
   if (creatable == exhaustion_report::unknown_bytes) return creatable;
   const std::size_t limit = budget_->limit(), budgeted = budget_->held_bytes();
