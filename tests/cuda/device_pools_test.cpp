@@ -29,6 +29,7 @@
 #include "fake_units.hpp"
 #include "seeds.hpp"
 #include "violation_recorder.hpp"
+#include "warning_recorder.hpp"
 
 namespace tidemark::test {
 namespace {
@@ -324,6 +325,14 @@ TEST_F(device_pools_test, a_request_without_memory_changes_nothing) {
   device.fail_next("cuMemGetAllocationGranularity", status::unknown);
   EXPECT_THROW((void)memory.allocate(1, 256, two), cuda_error);
   EXPECT_EQ(memory.streams(), 1u);
+}
+
+TEST_F(device_pools_test, reports_once_that_the_device_cannot_map_memory) {
+  device.fail_in("cuMemGetAllocationGranularity", 0, status::not_supported, 2);
+  const test::warning_recorder recorder;
+  for (gpu::stream_handle each : {one.get(), two.get()})
+    memory.deallocate(memory.allocate(300, 256, each), 300, 256, each);
+  EXPECT_EQ(recorder.count(warning_kind::refused_memory), 1u);
 }
 
 TEST_F(device_pools_test, serves_threads_on_several_streams) {

@@ -55,7 +55,7 @@ device_heap::device_heap(device_pool_options const& options, driver& driver, boo
     unit_bytes_ = std::max(unit_bytes_, heap_region::page_bytes);
     if (granularity == status::not_supported || whole_allocations::are_needed()) {
       complete.upstream = &blocks_.emplace(block_resource_options{.device = device_, .name = name_}, driver);
-      if (granularity == status::not_supported) {
+      if (granularity == status::not_supported && budget_->claim_mapping_report()) {
         tidemark::detail::report_warning(
             warning_kind::refused_memory, name_,
             "device_pool '%s': device %d cannot map memory; the pool uses fixed chunks of cuMemAlloc", name_,

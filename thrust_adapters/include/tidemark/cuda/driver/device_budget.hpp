@@ -204,6 +204,10 @@ class device_budget {
     if (of != nullptr) of->live_bytes.fetch_sub(bytes, std::memory_order_relaxed);
     counted_.fetch_sub(bytes, std::memory_order_relaxed);
   }
+  /// Returns true for the first caller, which reports that the device cannot map memory.
+  [[nodiscard]] bool claim_mapping_report() noexcept {
+    return !is_mapping_reported_.exchange(true, std::memory_order_relaxed);
+  }
   /// Returns true if the limit allows this many more bytes.
   [[nodiscard]] bool has_room(std::size_t bytes) const noexcept {
     const std::size_t held = held_bytes(), limit = this->limit();
@@ -219,8 +223,9 @@ class device_budget {
   [[nodiscard]] bool relieve_pools(entry const* but) noexcept;
 
   std::atomic<std::size_t> limit_ = unlimited;
-  std::atomic<std::size_t> counted_ = 0;         // without memory retained by the driver's pools
-  std::atomic<std::size_t> peak_ = 0;            // peak of `counted_`
+  std::atomic<std::size_t> counted_ = 0;  // without memory retained by the driver's pools
+  std::atomic<std::size_t> peak_ = 0;     // peak of `counted_`
+  std::atomic<bool> is_mapping_reported_ = false;
   mutable tidemark::detail::fork_safe<> mutex_;  // protects the members below; no callback runs under it
   std::list<std::shared_ptr<entry>> entries_;
   std::list<std::shared_ptr<detail::counted_pool>> pools_;
