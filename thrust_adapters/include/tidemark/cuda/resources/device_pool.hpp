@@ -27,7 +27,8 @@ struct device_pool_options {
   /// True if graphs use the blocks. Memory then stays mapped at its addresses until `release()` or the end of
   /// the pool, because a launch may use any address of a capture. Idle memory serves other addresses by a
   /// second mapping. Nothing is trimmed, and `max_cached_bytes` has no effect. Chunks of an upstream stay
-  /// too.
+  /// too. If false, a later allocation may move the memory of blocks that were freed in a capture, and the
+  /// graph's launch then faults.
   bool keeps_addresses = false;
   /// Source of chunks; null: the pool maps memory of the device itself, which needs the least memory. Must
   /// not be a resource of another stream. Must outlive the pool. A chunk returns to a `device_arena`,

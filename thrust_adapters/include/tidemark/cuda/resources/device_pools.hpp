@@ -101,8 +101,8 @@ class device_pools {
   /// Ignores captures of its own stream.
   void deallocate(void* block, std::size_t bytes, std::size_t align) noexcept;
   /// Records that work on `stream` uses the block too. `deallocate` then waits for the work that is on
-  /// `stream` when it is called. @return false if no block begins at the address. @throws std::bad_alloc,
-  /// with nothing changed.
+  /// `stream` when it is called. @pre The stream outlives the block. @return false if no block begins at the
+  /// address. @throws std::bad_alloc, with nothing changed.
   bool record_use(void* block, gpu::stream_handle stream);
 
   /// Returns the memory of one stream as a resource. Its blocks are for work on this stream. A block that is
