@@ -87,7 +87,7 @@ def share_of_time(results):
 
 
 def interval(result):
-    return " to ".join(map(number, result["interval"] or []))
+    return "–".join(map(number, result["interval"] or []))
 
 
 def verdict(result):
@@ -170,8 +170,7 @@ def unmet(results, topics):
             for row in topics[result["topic"]]["targets"] if row["name"] == result["name"]]
     by_reason = {}
     for result, reason in rows:
-        by_reason.setdefault(reason, []).append(f"**{result['topic']}: {result['name']}** ({measured(result)}, "
-                                                f"target {result['target']}, {result['verdict']})")
+        by_reason.setdefault(reason, []).append(f"**{result['topic']}: {result['name']}**")
     return "".join(f"- {', '.join(named)}: {reason}\n" for reason, named in by_reason.items())
 
 

@@ -183,7 +183,7 @@ def rows_are_judged_by_their_targets(folder):
     expect("left out: not there: gone" in done.stdout, done.stdout)
     expect("left out: jemalloc is not installed" in done.stdout, done.stdout)
     expect("7 of 12 targets are met, 1 are undecided, 4 are not met" in done.stdout, done.stdout)
-    expect("1.80 to 2.30" in done.stdout, done.stdout)
+    expect("1.80–2.30" in done.stdout, done.stdout)
     for row in report["results"]:
         expect(row["name"] in done.stdout, f"the table lacks {row['name']}")
 
@@ -377,7 +377,7 @@ def the_page_shows_intervals_peers_and_reasons(folder):
     page = (folder / "benchmarks.md").read_text()
     for part in ("2 of 5 targets are met, 1 are undecided, 2 are not met ([the reasons](benchmarks/reasons.md)).", "Each of the 5 main rows",
                  "this run took 7.5 minutes", "| plan | worst (of twelve, malloc) |",
-                 "| plan | new (tcmalloc) | time | 5.00 | 10.00 | 2.00 x | 1.90 to 3.10 | 3 x | undecided |", "| <= 3 | met |",
+                 "| plan | new (tcmalloc) | time | 5.00 | 10.00 | 2.00 x | 1.90–3.10 | 3 x | undecided |", "| <= 3 | met |",
                  "mimalloc 2.0.9 (2022), other 1", "- gone: no peer"):
         expect(part in page, f"the page lacks {part}:\n{page}")
 

@@ -136,7 +136,6 @@ struct cuda_rules_of_each_driver : cuda_rules, ::testing::WithParamInterface<std
 INSTANTIATE_TEST_SUITE_P(each, cuda_rules_of_each_driver, ::testing::Values("observed", "stricter"),
                          [](auto const& which) { return which.param; });
 
-// K.7
 // Operations that the random program does not perform.
 TEST_P(cuda_rules_of_each_driver, resources_keep_captures_of_other_threads_valid) {
   beside_a_global_capture([&] {
@@ -768,7 +767,6 @@ class random_program {
   std::size_t refusals_ = 0;
 };
 
-// K.8
 TEST(cuda_random_program, finds_no_race_and_no_broken_capture_across_all_resources) {
   std::size_t refusals = 0;
   test::run_for_seeds(

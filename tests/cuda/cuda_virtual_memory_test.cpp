@@ -477,7 +477,6 @@ class cuda_virtual_memory_capture : public ::testing::Test {
   std::optional<test::empty_capture> capture_;
 };
 
-// K.6
 TEST_F(cuda_virtual_memory_capture, maps_memory_and_leaves_the_capture_valid) {
   EXPECT_TRUE(space_.commit(units_of(range_, 2, 1)));
   EXPECT_TRUE(device_.accessible(range_.data(), 3 * unit));
@@ -488,7 +487,6 @@ TEST_F(cuda_virtual_memory_capture, maps_memory_and_leaves_the_capture_valid) {
   EXPECT_EQ(device_.reserved_bytes(), 12 * unit);
 }
 
-// K.7
 // A refused call would end the capture. The probe finds out the driver's behaviour, and ends only its own
 // capture.
 TEST(cuda_virtual_memory_setups, capture_stays_valid_if_the_driver_refuses_to_map_during_captures) {

@@ -187,7 +187,6 @@ TEST_F(small_device_arena, serves_held_memory_without_a_call_during_a_capture) {
   EXPECT_EQ(device.calls_during_capture(), call_names{});
 }
 
-// K.6
 TEST(device_arena, grows_in_a_capture_by_a_commit_and_by_a_chunk) {
   fake_device device{in_units()};
   const gpu::stream stream{device};

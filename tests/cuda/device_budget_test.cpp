@@ -238,7 +238,6 @@ TEST_F(device_budget_test, relieve_skips_a_cache_on_a_user_upstream) {
   EXPECT_EQ(on_pool.stats().cached_bytes, 1000u) << "the pool belongs to another thread";
 }
 
-// K.9
 // As a training step that is short of memory: the driver's pool keeps what the resource has freed.
 TEST_F(device_budget_of_a_pool, trims_memory_that_a_driver_pool_retains_before_exceeding_the_limit) {
   async.deallocate(async.allocate(10 * unit), 10 * unit);
@@ -251,7 +250,6 @@ TEST_F(device_budget_of_a_pool, trims_memory_that_a_driver_pool_retains_before_e
   plain.deallocate(block, 4 * unit);
 }
 
-// K.9
 TEST_F(device_budget_of_a_pool, relieve_trims_driver_pools_after_the_work_of_their_streams) {
   device_pool blocks{{.stream = other}, device};
   async.deallocate(async.allocate(10 * unit), 10 * unit);
@@ -276,7 +274,6 @@ TEST_F(device_budget_test, driver_pool_is_trimmed_after_its_resource_has_ended) 
   EXPECT_EQ(budget.held_bytes(), 0u);
 }
 
-// K.9
 TEST_F(device_budget_of_a_pool, refuses_a_request_if_retained_pool_memory_cannot_be_trimmed) {
   async.deallocate(async.allocate(10 * unit), 10 * unit);
   budget.set_limit(12 * unit);

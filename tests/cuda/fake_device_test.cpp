@@ -594,7 +594,6 @@ void expect_refusals(std::vector<test::fake_refusal> const& table) {
   }
 }
 
-// K.5
 TEST(fake_refusals, name_each_driver_call_and_its_source) {
   std::set<std::string> known, named;
   for (auto const& [name, call] : calls_that_captures_may_refuse) known.insert(name);
@@ -605,9 +604,7 @@ TEST(fake_refusals, name_each_driver_call_and_its_source) {
   EXPECT_EQ(known, named);
 }
 
-// K.5
 TEST(fake_refusals, match_an_h100_for_each_mode_and_thread) { expect_refusals(test::observed_refusals()); }
-// K.5
 TEST(fake_refusals, match_a_stricter_driver_for_each_mode_and_thread) {
   expect_refusals(test::stricter_refusals());
 }

@@ -48,7 +48,6 @@ struct growth_in_captures : ::testing::Test {
   }
 };
 
-// K.6
 TEST_F(growth_in_captures, small_blocks_share_memory_that_is_unmapped_after_the_capture) {
   device_cache cache{{.stream = stream, .max_blocks_per_size = 500}, device};
   std::vector<void*> blocks;
@@ -103,7 +102,6 @@ TEST_F(growth_in_captures, exhausted_pool_keeps_the_capture_valid) {
   EXPECT_EQ(device.physical_bytes(), 0u);
 }
 
-// K.7
 TEST_F(growth_in_captures, driver_that_refuses_a_mapping_call_disables_growth_in_captures) {
   for (char const* const call : {"cuMemGetInfo", "cuMemAddressReserve", "cuMemCreate", "cuMemMap",
                                  "cuMemSetAccess", "cuMemUnmap", "cuMemRelease", "cuMemAddressFree"}) {

@@ -99,7 +99,6 @@ outcome run_every_program(std::vector<std::size_t> const& first, std::size_t len
   }
 }
 
-// V.6
 TEST(replay_every_program, returns_no_byte_of_a_live_block) {
   std::size_t programs = 0, planned = 0;
   // First steps: three blocks that die in the step in each order, or outlive it.

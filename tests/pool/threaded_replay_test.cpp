@@ -48,7 +48,6 @@ recorded_trace crossed() {
           .ids = {0, 1}};
 }
 
-// B.13
 TEST(threaded_replay, frees_blocks_of_the_other_thread) {
   refusing_resource resource{0};
   threaded_replay replay{crossed()};
@@ -57,14 +56,12 @@ TEST(threaded_replay, frees_blocks_of_the_other_thread) {
   EXPECT_EQ(resource.live(), 0);
 }
 
-// B.13
 TEST(threaded_replay, rethrows_an_exception_of_the_callers_thread) {
   refusing_resource resource{100};
   threaded_replay replay{crossed()};
   EXPECT_THROW(replay.run(resource), std::bad_alloc);
 }
 
-// B.13
 TEST(threaded_replay, rethrows_an_exception_of_another_thread) {
   refusing_resource resource{200};
   threaded_replay replay{crossed()};

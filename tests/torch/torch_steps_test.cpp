@@ -78,7 +78,7 @@ TEST_P(torch_repeated_steps, make_no_driver_call) {
   EXPECT_EQ(calls_of(device, run), call_names{});
 }
 
-// K.8 L.8
+// L.8
 TEST_P(torch_steps, never_reuse_memory_still_in_use_and_return_all_memory) {
   play(0, steps.front().first_event);
   for (trace_step const& step : steps) {

@@ -38,7 +38,6 @@ struct device_heaps : ::testing::Test {
   strict_tool tool;
 };
 
-// K.4
 TEST_F(device_heaps, cover_whole_allocations_with_a_region_for_each_block) {
   device_arena step{{.name = "step"}, stream.get(), device};
   void* const first = step.allocate(1000);
@@ -62,7 +61,6 @@ TEST_F(device_heaps, cover_whole_allocations_with_a_region_for_each_block) {
   EXPECT_EQ(device.count("cuMemMap"), 0u);
 }
 
-// K.4
 TEST_F(device_heaps, double_with_each_chunk_and_close_before_their_memory_is_freed) {
   device_arena step{{.retain = 0, .name = "step"}, stream.get(), device};
   (void)step.allocate(1000);
@@ -121,7 +119,6 @@ TEST_F(device_heaps, reject_suspend_and_export_with_a_sentence) {
   EXPECT_EQ(std::ranges::count(tool.calls, "open_heap"), 1) << "the tool accepts an allocation once";
 }
 
-// K.4
 TEST_F(device_heaps, make_pools_and_caches_use_whole_allocations_freed_in_stream_order) {
   device_pool blocks{{.stream = stream}, device};
   device_cache tensors{{.stream = stream}, device};
