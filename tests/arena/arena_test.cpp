@@ -29,12 +29,8 @@
 #include "recording_supply.hpp"
 #include "violation_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::recording_os;
-using test::resident_bytes;
-using test::violation_recorder;
 
 constexpr std::size_t page = 4 * KiB;
 constexpr std::size_t max_size = std::numeric_limits<std::size_t>::max();
@@ -1060,4 +1056,4 @@ TEST(units, are_binary) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

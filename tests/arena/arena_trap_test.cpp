@@ -22,12 +22,8 @@
 #include "violation_recorder.hpp"
 #include "warning_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::in_a_scope;
-using test::read;
-using test::trapping;
 
 // Returns true if the process ended by the signal, or by a sanitizer's report of it.
 bool ends_by_fault(int status) {
@@ -414,4 +410,4 @@ TEST(arena_trap, is_an_option_of_scratch_arenas) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -23,11 +23,8 @@
 #include "other_thread.hpp"
 #include "recording_observer.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::event_list;
-using test::recording_observer;
 
 struct observed_arena : ::testing::Test {
   recording_observer seen;
@@ -341,4 +338,4 @@ TEST(observer_list, undoes_what_earlier_observers_saw_if_an_observer_rejects_a_b
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

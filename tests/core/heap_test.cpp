@@ -14,11 +14,8 @@
 
 #include "no_heap.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::news;
-using test::no_memory;
 
 /// `step` is done once, and then again and again without a call of operator new.
 template <class Step>
@@ -320,4 +317,4 @@ TEST(heap, epoch_is_not_open_without_memory_to_open_it) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

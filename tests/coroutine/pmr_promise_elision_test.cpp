@@ -9,11 +9,8 @@
 #include "coroutines.hpp"
 #include "recording_supply.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::generator;
-using test::recording_resource;
 
 #if defined(__clang__)
 constexpr bool compiler_elides = !detail::tools_are_notified && !detail::thread_sanitizer_is_on;
@@ -36,4 +33,4 @@ TEST(pmr_promise_elision, allocates_no_frame_that_does_not_leave_its_caller) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

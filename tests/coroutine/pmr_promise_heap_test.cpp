@@ -9,11 +9,8 @@
 #include "coroutines.hpp"
 #include "no_heap.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::generator;
-using test::news;
 
 generator<int> digits(std::allocator_arg_t, frame_resource memory, int n) {
   if (n >= 10)
@@ -52,4 +49,4 @@ TEST(pmr_promise_heap, frames_on_a_scope_allocate_nothing_once_warm) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -25,13 +25,8 @@
 #include "recording_supply.hpp"
 #include "violation_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::generator;
-using test::recording_resource;
-using test::task;
-using test::violation_recorder;
 
 struct recorded_frames : ::testing::Test {
   recording_resource memory;
@@ -419,4 +414,4 @@ static_assert(sizeof(frame_resource) == sizeof(void*) || sizeof(detail::call_sit
               "below level 2 it is one pointer; at level 2 and in ASan builds it is a place as well");
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

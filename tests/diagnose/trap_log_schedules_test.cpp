@@ -14,12 +14,7 @@
 namespace tidemark::detail {
 namespace {
 
-using test::expect_every_schedule_passes;
-using test::expect_failure;
-using test::explored_sync;
-using test::fault;
-using test::faulty_sync;
-using test::program;
+using namespace test;
 
 template <class Sync>
 program finds_a_rewind_amid_another() {

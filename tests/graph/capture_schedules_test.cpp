@@ -15,10 +15,7 @@
 namespace tidemark::detail {
 namespace {
 
-using test::explored_sync;
-using test::fault;
-using test::faulty_sync;
-using test::program;
+using namespace test;
 
 /// The records of a switch, as many as threads have frozen it.
 template <class Sync>

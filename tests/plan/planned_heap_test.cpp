@@ -19,12 +19,8 @@
 #include "no_heap.hpp"
 #include "violation_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::mallocs;
-using test::news;
-using test::max_news;
 
 using few_blocks = test::few_blocks<4 * KiB, 64>;
 
@@ -163,4 +159,4 @@ TEST(planned_heap, any_call_without_memory_is_survived) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -14,11 +14,8 @@
 
 #include "recording_observer.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::event_list;
-using test::recording_observer;
 
 // Three blocks, freed in another order than they were allocated; the last outlives the step.
 void* observed_step(planned_arena& memory, std::size_t extra = 0) {
@@ -103,4 +100,4 @@ TEST(planned_observer, a_limit_holds_for_planned_blocks_and_for_those_of_the_fal
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -19,11 +19,8 @@
 #include "reuse_subjects.hpp"
 #include "thread_storm.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::event;
-using test::recording_resource;
 
 struct reuse_cache_order : test::reuse_test {};
 
@@ -219,4 +216,4 @@ TEST_F(reuse_cache_order, rejects_the_request_if_relief_fails) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -29,11 +29,8 @@
 #include "thread_storm.hpp"
 #include "violation_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::event;
-using test::recording_resource;
 
 struct reuse : test::reuse_test {};
 
@@ -648,4 +645,4 @@ TEST(reuse_cache, threads_may_collect_with_force_while_others_run_out) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

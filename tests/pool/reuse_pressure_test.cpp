@@ -16,11 +16,8 @@
 #include "recording_supply.hpp"
 #include "reuse_subjects.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::event;
-using test::recording_resource;
 
 struct reuse_limits : test::reuse_test {};
 
@@ -99,4 +96,4 @@ TEST(reuse_pressure, is_ignored_by_a_cache_with_an_owner) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -11,6 +11,7 @@
 #include <tidemark/core/units.hpp>
 #include <tidemark/core/virtual_memory.hpp>
 #include <tidemark/pool/detail/slab_store.hpp>
+#include <tidemark/telemetry/statistics_resource.hpp>
 
 #include "process_memory.hpp"
 #include "recording_supply.hpp"
@@ -82,18 +83,6 @@ TEST_F(slab_store, returns_a_slab_that_is_stranded_in_parts) {
   EXPECT_EQ(live.blocks, slab_blocks);
 }
 
-/// Malloc behind another resource, so that nothing is known about its memory.
-class other_malloc final : public std::pmr::memory_resource {
- private:
-  void* do_allocate(std::size_t bytes, std::size_t align) override {
-    return std::pmr::new_delete_resource()->allocate(bytes, align);
-  }
-  void do_deallocate(void* block, std::size_t bytes, std::size_t align) override {
-    std::pmr::new_delete_resource()->deallocate(block, bytes, align);
-  }
-  bool do_is_equal(std::pmr::memory_resource const& other) const noexcept override { return this == &other; }
-};
-
 /// Slabs of three classes, large enough for regions.
 class large_slab_store {
  public:
@@ -140,7 +129,7 @@ class large_slab_store {
 };
 
 TEST(large_slab_store, has_huge_pages_on_malloc_only) {
-  other_malloc other;
+  statistics_resource other{std::pmr::new_delete_resource()};  // nothing is known about its memory
   for (std::pmr::memory_resource* upstream :
        std::initializer_list<std::pmr::memory_resource*>{std::pmr::new_delete_resource(), &other}) {
     large_slab_store slabs{upstream};

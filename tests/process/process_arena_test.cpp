@@ -40,19 +40,11 @@
 #include "seeds.hpp"
 #include "shared_memory_refusals.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
 
 using namespace std::chrono_literals;
 using enum shared_memory_refusal;
-using test::channel;
-using test::file_call_faults;
-using test::killed;
-using test::mapped_files;
-using test::open_files;
-using test::peer_process;
-using test::refusal_of;
-
 static_assert(std::is_nothrow_move_constructible_v<process_view> &&
               std::is_nothrow_move_assignable_v<process_view> &&
               !std::is_copy_constructible_v<process_view> && !std::is_move_constructible_v<process_arena>);
@@ -763,4 +755,4 @@ TEST(process_view, leaks_nothing_when_any_call_fails) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -33,17 +33,8 @@
 #include "shared_memory_refusals.hpp"
 #include "temporary_folder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::channel;
-using test::file_call_faults;
-using test::killed;
-using test::mapped_files;
-using test::open_files;
-using test::peer_process;
-using test::refusal_of;
-using test::temporary_folder;
 
 // A range of a space, released at the end.
 struct held_range {
@@ -399,4 +390,4 @@ TEST(shared_memory, loses_no_name_to_a_forked_child_that_destroys_it) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -63,40 +63,39 @@ struct chunked_arena_subject : arena_subject<arena> {
       : arena_subject{virtual_memory{{}, os}, arena_options{.reserve = 16 * KiB, .commit_step = 4 * KiB}} {}
 };
 
-/// Every scope is trapped while addresses are available.
-struct trapping_arena_subject : arena_subject<arena> {
+/// Scopes are trapped, so that they return their memory.
+struct trapped_subject : arena_subject<arena> {
   using supply_type = recording_os;
-  static constexpr std::size_t max_reused_bytes = 0, max_reused_align = 0;  // a scope returns its memory
+  static constexpr std::size_t max_reused_bytes = 0, max_reused_align = 0;
   static constexpr bool returns_all_memory = true;
+  using arena_subject::arena_subject;
+};
+
+/// Every scope is trapped while addresses are available.
+struct trapping_arena_subject : trapped_subject {
   explicit trapping_arena_subject(supply_type& os)
-      : arena_subject{virtual_memory{{}, os}, arena_options{.reserve = 256 * MiB,
-                                                            .commit_step = 4 * KiB,
-                                                            .trap = {.one_in = 1, .reserve = 64 * MiB}}} {}
+      : trapped_subject{virtual_memory{{}, os}, arena_options{.reserve = 256 * MiB,
+                                                              .commit_step = 4 * KiB,
+                                                              .trap = {.one_in = 1, .reserve = 64 * MiB}}} {}
 };
 
 /// About every third scope is trapped. Addresses are so few and chunks so small that often no address is left
 /// or the scope needs more.
-struct sampling_arena_subject : arena_subject<arena> {
-  using supply_type = recording_os;
-  static constexpr std::size_t max_reused_bytes = 0, max_reused_align = 0;  // a scope returns its memory
-  static constexpr bool returns_all_memory = true;
+struct sampling_arena_subject : trapped_subject {
   explicit sampling_arena_subject(supply_type& os)
-      : arena_subject{virtual_memory{{}, os}, arena_options{.reserve = 16 * KiB,
-                                                            .commit_step = 4 * KiB,
-                                                            .trap = {.one_in = 3, .reserve = 2 * MiB}}} {}
+      : trapped_subject{virtual_memory{{}, os}, arena_options{.reserve = 16 * KiB,
+                                                              .commit_step = 4 * KiB,
+                                                              .trap = {.one_in = 3, .reserve = 2 * MiB}}} {}
 };
 
 /// The same in one chunk that does not grow.
-struct bounded_sampling_arena_subject : arena_subject<arena> {
-  using supply_type = recording_os;
+struct bounded_sampling_arena_subject : trapped_subject {
   static constexpr std::size_t capacity = 8 * MiB, largest = 4 * MiB;
-  static constexpr std::size_t max_reused_bytes = 0, max_reused_align = 0;  // a scope returns its memory
-  static constexpr bool returns_all_memory = true;
   explicit bounded_sampling_arena_subject(supply_type& os)
-      : arena_subject{virtual_memory{{}, os}, arena_options{.reserve = capacity,
-                                                            .commit_step = 4 * KiB,
-                                                            .growable = false,
-                                                            .trap = {.one_in = 3, .reserve = 256 * KiB}}} {}
+      : trapped_subject{virtual_memory{{}, os}, arena_options{.reserve = capacity,
+                                                              .commit_step = 4 * KiB,
+                                                              .growable = false,
+                                                              .trap = {.one_in = 3, .reserve = 256 * KiB}}} {}
 };
 
 /// An observer that a base class holds, so that it outlives the arena that it observes.

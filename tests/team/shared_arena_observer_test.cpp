@@ -21,12 +21,8 @@
 #include "other_thread.hpp"
 #include "recording_observer.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::event_list;
-using test::on_another_thread;
-using test::recording_observer;
 
 constexpr std::size_t set_aside = 300 * KiB;  // more than a quarter of the next extent
 
@@ -168,4 +164,4 @@ TEST(shared_arena_observer, limits_the_bytes_of_all_threads_together) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

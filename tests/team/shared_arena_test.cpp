@@ -28,11 +28,8 @@
 #include "unseen_write.hpp"
 #include "violation_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::message_of;
-using test::on_another_thread;
 
 struct default_shared_arena : ::testing::Test {
   shared_arena team;
@@ -894,4 +891,4 @@ TEST(shared_arena_reentry, is_reported_for_its_address_space) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -13,11 +13,8 @@
 #include "thread_storm.hpp"
 #include "violation_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::recording_resource;
-using test::violation_recorder;
 
 struct no_upstream : ::testing::Test {
   violation_recorder recorder;
@@ -112,4 +109,4 @@ TEST(expect_no_upstream, counts_allocations_of_other_threads) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

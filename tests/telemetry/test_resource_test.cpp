@@ -26,13 +26,8 @@
 #include "unseen_write.hpp"
 #include "violation_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::read_unseen;
-using test::recording_resource;
-using test::violation_recorder;
-using test::write_unseen;
 
 /// A test resource that can be destroyed early, over an upstream that compares returned blocks.
 struct tested : ::testing::Test {
@@ -516,4 +511,4 @@ TEST(test_resource, one_request_of_all_threads_fails) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -22,13 +22,8 @@
 #include "trace_files.hpp"
 #include "violation_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::replayed_trace;
-using test::text_of;
-using test::trace_files;
-using test::violation_recorder;
 
 /// As long as it lives, files that this process writes do not grow beyond a size.
 class full_disk {
@@ -228,4 +223,4 @@ TEST_F(trace_log_files, empties_the_files_that_it_finds) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

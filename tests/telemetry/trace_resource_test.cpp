@@ -39,14 +39,9 @@ namespace {
 
 }  // namespace
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
 
-using test::events_of;
-using test::recording_resource;
-using test::replayed_trace;
-using test::text_of;
-using test::trace_files;
 using values = std::vector<std::size_t>;
 
 constexpr std::chrono::hours never_again{1000};  // as an interval of counters
@@ -502,4 +497,4 @@ TEST(trace_slice, marks_steps_in_the_csv) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -16,11 +16,8 @@
 #include "thread_storm.hpp"
 #include "violation_recorder.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::recording_resource;
-using test::violation_recorder;
 
 struct tracking : ::testing::Test {
   violation_recorder recorder;
@@ -206,4 +203,4 @@ TEST(tracking_resource, counts_calls_of_all_threads_exactly) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

@@ -30,11 +30,8 @@
 #include "recording_supply.hpp"
 #include "workspace_levels.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::both_levels;
-using test::unchecked_workspace;
 
 /// Calls so far, and bytes that the upstream and the bookkeeping hold.
 struct counts {
@@ -296,4 +293,4 @@ TYPED_TEST(workspace_heap, escape_check_allocates_nothing) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test

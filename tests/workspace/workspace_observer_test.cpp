@@ -14,11 +14,8 @@
 
 #include "recording_observer.hpp"
 
-namespace tidemark {
+namespace tidemark::test {
 namespace {
-
-using test::event_list;
-using test::recording_observer;
 
 template <class Workspace>
 struct observed_workspace : ::testing::Test {
@@ -96,4 +93,4 @@ TEST(workspace_under_a_limit, acquire_throws_at_the_limit) {
 }
 
 }  // namespace
-}  // namespace tidemark
+}  // namespace tidemark::test
