@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tidemark/pool/detail/slab_store.hpp>
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <new>
 #include <utility>
@@ -30,15 +32,15 @@ std::size_t slab_bytes(std::size_t block_bytes, std::size_t class_bytes, std::si
   return std::min(1 * KiB + class_bytes / 2, std::max(512 * KiB, 16 * block_bytes));
 }
 
-// Returns the memory behind a free range of a heap to the system, except that of its tag and links.
+// Returns the memory behind a free range of a heap to the system, except that of its tag and links. Not
+// `os_memory::decommit`, which protects the pages: a failure to unprotect them would leave them unusable.
 void discard_pages(std::uintptr_t first, std::uintptr_t end) noexcept {
-  os_memory& os = default_os_memory();
+  const std::size_t page_bytes = default_os_memory().page_size();
   constexpr std::size_t tag_and_links_bytes = 64;
-  const std::uintptr_t begin = align_up(first + tag_and_links_bytes, os.page_size());
-  const std::uintptr_t behind = align_down(end, os.page_size());
-  if (begin >= behind) return;
-  auto* const pages = reinterpret_cast<void*>(begin);
-  if (os.decommit(pages, behind - begin)) (void)os.commit(pages, behind - begin);  // writable as before
+  const std::uintptr_t begin = align_up(first + tag_and_links_bytes, page_bytes);
+  const std::uintptr_t behind = align_down(end, page_bytes);
+  // A refusal is harmless: the pages stay.
+  if (begin < behind) (void)madvise(reinterpret_cast<void*>(begin), behind - begin, MADV_DONTNEED);
 }
 
 free_block* block_at(std::uintptr_t address) noexcept { return reinterpret_cast<free_block*>(address); }

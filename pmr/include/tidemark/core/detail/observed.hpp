@@ -35,8 +35,8 @@ class ended_pointer {
 };
 
 /// Returns `chosen`, which may be null. With `TIDEMARK_TRACE` in the environment, returns a new observer that
-/// also writes to the process's trace. Detaches the observer at the end. @param name the resource's name in the trace
-/// @throws std::bad_alloc
+/// also writes to the process's trace. Detaches the observer at the end. @param name the resource's name in
+/// the trace @throws std::bad_alloc
 [[nodiscard]] ended_pointer<allocation_observer> observer_of(allocation_observer* chosen, char const* name);
 
 /// Allocates by `allocate()`, which may return null, and tells the observer. `undo(block)` takes a block back
