@@ -794,16 +794,13 @@ TEST_F(device_pool_chunks, are_returned_to_an_exhausted_upstream_before_a_retry)
   deallocate_blocks(pool, {block}, 7 * MiB);
 }
 
-TEST_F(device_pool_chunks, serve_blocks_if_the_device_cannot_map_memory) {
-  device.fail_next("cuMemGetAllocationGranularity", gpu::status::not_supported);
-  const test::warning_recorder recorder;
+TEST_F(device_pool_chunks, replace_no_mapped_memory) {
   device_pool pool{with(), device};
-  EXPECT_EQ(recorder.count(warning_kind::refused_memory), 1u);
-  void* const block = allocate_written(pool, 3 * MiB);
-  EXPECT_EQ(device.count("cuMemAlloc"), 1u);
-  pool.deallocate(block, 3 * MiB);
-  pool.clear();
-  EXPECT_EQ(device.outstanding, 0u);
+  const std::vector<void*> live = allocate_blocks(pool, 1, 3 * MiB);
+  device.fail_next("cuMemCreate", gpu::status::not_supported);
+  EXPECT_THROW((void)pool.allocate(9 * MiB), cuda_error);
+  EXPECT_GT(pool.largest_request(), 9 * MiB);
+  deallocate_blocks(pool, live, 3 * MiB);
 }
 
 }  // namespace

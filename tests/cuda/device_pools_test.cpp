@@ -28,6 +28,7 @@
 #include "fake_device.hpp"
 #include "fake_units.hpp"
 #include "seeds.hpp"
+#include "thread_storm.hpp"
 #include "violation_recorder.hpp"
 #include "warning_recorder.hpp"
 
@@ -161,15 +162,10 @@ TEST_F(device_pools_test, reports_a_block_that_is_not_live_and_ignores_null) {
   EXPECT_EQ(violations.count(violation_kind::bad_deallocate), 2u) << "a wrong size";
   memory.deallocate(large, 3 * MiB, 256, one);
   EXPECT_EQ(memory.stats().used_blocks, 0u);
-}
-
-TEST_F(device_pools_test, reports_a_second_free_of_a_pending_block) {
-  void* const block = used_on_two(1000);
-  memory.deallocate(block, 1000, 256, two);
-  const test::violation_recorder violations;
-  memory.deallocate(block, 1000, 256, two);
-  memory.deallocate(block, 1000, 256, one);
-  EXPECT_EQ(violations.count(violation_kind::bad_deallocate), 2u);
+  void* const pending = used_on_two(1000);
+  for (gpu::stream_handle const last : {two.get(), two.get(), one.get()})
+    memory.deallocate(pending, 1000, 256, last);
+  EXPECT_EQ(violations.count(violation_kind::bad_deallocate), 4u);
   EXPECT_EQ(memory.stats().pending_bytes, 1000u);
 }
 
@@ -198,23 +194,21 @@ TEST_F(device_pools_test, full_device_reuses_a_pending_block) {
 }
 
 TEST_F(device_pools_test, two_streams_that_fill_the_device_concurrently_are_both_served) {
-  std::vector<std::jthread> threads;
-  for (gpu::stream const* stream : {&one, &two}) {
-    threads.emplace_back([&, stream] {
-      for (int i = 0; i < 30; ++i) {
-        void* block = nullptr;
-        while (block == nullptr) {
-          try {
-            block = memory.allocate(40 * MiB, 256, *stream);
-          } catch (std::bad_alloc const&) {  // the other thread has its block
-            std::this_thread::yield();
+  test::on_threads(
+      [&](std::size_t thread) {
+        for (int i = 0; i < 30; ++i) {
+          void* block = nullptr;
+          while (block == nullptr) {
+            try {
+              block = memory.allocate(40 * MiB, 256, thread == 0 ? one : two);
+            } catch (std::bad_alloc const&) {  // the other thread has its block
+              std::this_thread::yield();
+            }
           }
+          memory.deallocate(block, 40 * MiB, 256, i % 2 == 0 ? one : two);
         }
-        memory.deallocate(block, 40 * MiB, 256, i % 2 == 0 ? one : two);
-      }
-    });
-  }
-  threads.clear();
+      },
+      2);
   EXPECT_EQ(memory.stats().used_blocks, 0u);
 }
 
@@ -260,11 +254,14 @@ TEST_F(device_pools_test, a_block_freed_in_a_capture_stays_live_until_its_graph_
 
 TEST_F(device_pools_test, idle_memory_of_other_streams_serves_a_full_device) {
   const std::size_t most = 48 * MiB;
-  void* const block = memory.allocate(most, 256, one);
-  memory.deallocate(block, most, 256, one);
+  (void)memory.on(two);
+  memory.deallocate(memory.allocate(most, 256, one), most, 256);
+  const std::size_t infos = device.count("cuMemGetInfo");
   void* const next = memory.allocate(most, 256, two);
   EXPECT_EQ(memory.stats().held_bytes, most);
-  memory.deallocate(next, most, 256, two);
+  EXPECT_EQ(memory.stats().retries, 1u);
+  EXPECT_EQ(device.count("cuMemGetInfo"), infos) << "a retried refusal searches for no largest request";
+  memory.deallocate(next, most, 256);
 }
 
 TEST_F(device_pools_test, returns_idle_memory_for_other_resources_on_a_full_device) {
@@ -320,39 +317,53 @@ TEST_F(device_pools_test, heap_keeps_idle_memory_up_to_its_limit) {
 }
 
 TEST_F(device_pools_test, a_request_without_memory_changes_nothing) {
-  EXPECT_THROW((void)memory.allocate(2 * GiB, 256, one), out_of_memory);
+  const out_of_memory refused =
+      test::caught<out_of_memory>([&] { (void)memory.allocate(2 * GiB, 256, one); });
+  EXPECT_EQ(refused.report().largest_bytes, 64 * MiB);
   EXPECT_EQ(memory.stats().used_blocks, 0u);
   device.fail_next("cuMemGetAllocationGranularity", status::unknown);
   EXPECT_THROW((void)memory.allocate(1, 256, two), cuda_error);
   EXPECT_EQ(memory.streams(), 1u);
 }
 
-TEST_F(device_pools_test, reports_once_that_the_device_cannot_map_memory) {
-  device.fail_in("cuMemGetAllocationGranularity", 0, status::not_supported, 2);
-  const test::warning_recorder recorder;
-  for (gpu::stream_handle each : {one.get(), two.get()})
-    memory.deallocate(memory.allocate(300, 256, each), 300, 256, each);
-  EXPECT_EQ(recorder.count(warning_kind::refused_memory), 1u);
+TEST(device_pools_without_mapping, use_chunks_from_the_first_refused_call_and_report_it_once) {
+  for (char const* call : {"cuMemGetAllocationGranularity", "cuMemAddressReserve", "cuMemCreate", "cuMemMap",
+                           "cuMemSetAccess"}) {
+    SCOPED_TRACE(call);
+    test::fake_device device;
+    const gpu::stream one{device}, two{device};
+    device.fail_in(call, 0, status::not_supported, 100);
+    const test::warning_recorder recorder;
+    device_pools memory{{}, device};
+    for (gpu::stream_handle const each : {one.get(), two.get()}) {
+      for (const std::size_t bytes : {std::size_t{300}, 3 * MiB, 5 * MiB}) {
+        void* const block = memory.allocate(bytes, 256, each);
+        device.write(each, block, bytes);
+        memory.deallocate(block, bytes, 256);
+        EXPECT_EQ(memory.allocate(bytes, 256, each), block);
+      }
+    }
+    EXPECT_EQ(device.count("cuMemAlloc"), 6u);
+    EXPECT_EQ(memory.stats().held_bytes, device.outstanding);
+    EXPECT_EQ(device.reserved_bytes(), 0u);
+    EXPECT_EQ(recorder.count(warning_kind::refused_memory), 1u);
+    memory.check_invariants();
+  }
 }
 
 TEST_F(device_pools_test, serves_threads_on_several_streams) {
   std::array<gpu::stream, 4> streams{gpu::stream{device}, gpu::stream{device}, gpu::stream{device},
                                      gpu::stream{device}};
-  std::vector<std::jthread> threads;
-  for (std::size_t t = 0; t < streams.size(); ++t) {
-    threads.emplace_back([&, t] {
-      std::vector<void*> blocks;
-      for (std::size_t i = 0; i < 300; ++i) {
-        blocks.push_back(memory.allocate(1000, 256, streams[t]));
-        if (i % 50 == 0) (void)memory.trim();
-        if (blocks.size() < 5) continue;
-        for (void* each : blocks) memory.deallocate(each, 1000, 256, streams[(t + i) % streams.size()]);
-        blocks.clear();
-      }
-      for (void* each : blocks) memory.deallocate(each, 1000, 256, streams[t]);
-    });
-  }
-  threads.clear();
+  test::on_threads([&](std::size_t t) {
+    std::vector<void*> blocks;
+    for (std::size_t i = 0; i < 300; ++i) {
+      blocks.push_back(memory.allocate(1000, 256, streams[t]));
+      if (i % 50 == 0) (void)memory.trim();
+      if (blocks.size() < 5) continue;
+      for (void* each : blocks) memory.deallocate(each, 1000, 256, streams[(t + i) % streams.size()]);
+      blocks.clear();
+    }
+  });
   EXPECT_EQ(memory.stats().used_blocks, 0u);
   EXPECT_EQ(memory.stats().allocations, 1200u);
   device.run_all();

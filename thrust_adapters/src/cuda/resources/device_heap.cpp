@@ -47,20 +47,16 @@ device_heap::device_heap(device_pool_options const& options, driver& driver, boo
       slabs_{options.bookkeeping},
       unmapped_handles_{options.bookkeeping},
       upstream_{options.upstream} {
-  device_pool_options complete = options;
-  if (complete.upstream == nullptr) {
+  if (options.upstream != nullptr) {
+    upstream_ = ordered_upstream(waiting_, options, driver);
+  } else {
     const on_device here{driver, device_};
     require_memory(driver, "cudaSetDevice", here.result(), name_);
     const status granularity = driver.granularity(device_, unit_bytes_);
     unit_bytes_ = std::max(unit_bytes_, heap_region::page_bytes);
     if (granularity == status::not_supported || whole_allocations::are_needed()) {
-      complete.upstream = &blocks_.emplace(block_resource_options{.device = device_, .name = name_}, driver);
-      if (granularity == status::not_supported && budget_->claim_mapping_report()) {
-        tidemark::detail::report_warning(
-            warning_kind::refused_memory, name_,
-            "device_pool '%s': device %d cannot map memory; the pool uses fixed chunks of cuMemAlloc", name_,
-            device_);
-      }
+      use_chunks();
+      if (granularity == status::not_supported) report_no_mapping();
     } else {
       memory_info info;
       require_memory(driver, "cuMemGetAllocationGranularity", granularity, name_);
@@ -69,7 +65,6 @@ device_heap::device_heap(device_pool_options const& options, driver& driver, boo
       ranges_.set_unit_bytes(unit_bytes_);
     }
   }
-  if (complete.upstream != nullptr) upstream_ = ordered_upstream(waiting_, complete, driver);
   if (!keeps_addresses_ && posts_trims)
     budget_subscription_ = budget_->add_member([this] { return post_trim(), false; });
 }
@@ -93,6 +88,42 @@ device_heap::~device_heap() {
   const status waited = driver_->synchronize(stream_);
   report_lost(*driver_, name_, "cuMemUnmap", waited == status::success ? status::unknown : waited,
               held_bytes_);
+}
+
+// ---- a device that cannot map memory ----------------------------------------------------------------------
+
+void device_heap::use_chunks() {
+  blocks_.emplace(block_resource_options{.device = device_, .name = name_}, *driver_);
+  const device_pool_options options{.stream = marks_.stream(),
+                                    .device = device_,
+                                    .upstream = &*blocks_,
+                                    .bookkeeping = unmapped_handles_.get_allocator().resource(),
+                                    .name = name_};
+  upstream_ = ordered_upstream(waiting_, options, *driver_);
+}
+
+// A device may return a granularity and refuse the first call that reserves, creates or maps memory.
+// @return false if the heap has mapped memory; the refusal then has another reason
+bool device_heap::try_replace_mapping_by_chunks() {
+  release_unmapped_handles();
+  auto& regions = ranges_.regions();
+  const auto is_mapped = [](heap_region const& each) {
+    return each.first != each.last || !each.first->is_free;
+  };
+  if (held_bytes_ != 0 || std::ranges::any_of(regions, is_mapped)) return false;
+  use_chunks();
+  const on_device here{*driver_, device_};
+  while (!regions.empty()) (void)driver_->free_reservation(ranges_.remove(*regions.front().first));
+  report_no_mapping();
+  return true;
+}
+
+void device_heap::report_no_mapping() noexcept {
+  if (!budget_->claim_mapping_report()) return;
+  tidemark::detail::report_warning(
+      warning_kind::refused_memory, name_,
+      "device_pool '%s': device %d cannot map memory; the pool uses fixed chunks of cuMemAlloc", name_,
+      device_);
 }
 
 // ---- blocks -----------------------------------------------------------------------------------------------
@@ -166,14 +197,15 @@ void device_heap::free_empty_slabs() noexcept {
 }
 
 void device_heap::refuse(std::size_t bytes, std::size_t align, char const* because) {
-  throw out_of_memory{{.resource = name_,
-                       .requested_bytes = bytes,
-                       .alignment = align,
-                       .used_bytes = live_bytes(),
-                       .committed_bytes = held_bytes(),
-                       .reserved_bytes = held_bytes(),
-                       .largest_bytes = largest_request(),
-                       .because = because}};
+  throw out_of_memory{
+      {.resource = name_,
+       .requested_bytes = bytes,
+       .alignment = align,
+       .used_bytes = live_bytes(),
+       .committed_bytes = held_bytes(),
+       .reserved_bytes = held_bytes(),
+       .largest_bytes = has_brief_refusals_ ? exhaustion_report::unknown_bytes : largest_request(),
+       .because = because}};
 }
 
 std::size_t device_heap::largest_request() noexcept {

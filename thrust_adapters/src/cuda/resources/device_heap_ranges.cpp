@@ -9,6 +9,7 @@
 #include <tidemark/core/address_space.hpp>
 #include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/detail/request.hpp>
+#include <tidemark/cuda/driver/cuda_error.hpp>
 #include <tidemark/cuda/driver/detail/driver_state.hpp>
 
 #include "../driver/driver_errors.hpp"
@@ -57,7 +58,19 @@ bool device_heap::make_room() {
 heap_range* device_heap::try_allocate_range(std::size_t bytes, std::size_t align, char const*& refusal) {
   ranges_.prepare();
   if (heap_range* const ready = find_ready(bytes, align)) return &cut_ready(*ready, bytes, align);
-  return map_range(bytes, align, refusal);
+  if (upstream_ == nullptr) {
+    try {
+      return map_range(bytes, align, refusal);
+    } catch (cuda_error const& error) {
+      if (error.status() != status::not_supported || !try_replace_mapping_by_chunks()) throw;
+    }
+  }
+  const std::size_t padded = add_saturating(bytes, align - default_alignment);
+  if (padded > tidemark::detail::max_block_bytes) refuse(bytes, align, "");
+  ranges_.prepare();
+  heap_range& chunk = add_chunk(padded);
+  ++misses_;
+  return &cut_ready(chunk, bytes, align);
 }
 
 void* device_heap::allocate_ready(std::size_t bytes) noexcept {
@@ -80,13 +93,6 @@ heap_range* device_heap::find_ready(std::size_t bytes, std::size_t align) const 
 }
 
 heap_range* device_heap::map_range(std::size_t bytes, std::size_t align, char const*& refusal) {
-  if (upstream_ != nullptr) {
-    const std::size_t padded = add_saturating(bytes, align - default_alignment);
-    if (padded > tidemark::detail::max_block_bytes) refuse(bytes, align, "");
-    heap_range& chunk = add_chunk(padded);
-    ++misses_;
-    return &cut_ready(chunk, bytes, align);
-  }
   if (bytes > total_bytes_ || align > addresses_per_byte_of_memory * total_bytes_) {
     refusal = device_memory_exhausted;
     return nullptr;

@@ -86,7 +86,7 @@ void* device_pools::allocate(std::size_t bytes, std::size_t align, gpu::stream_h
   stream_heap& from = of(stream, graphs);
   const auto allocate_in_heap = [&]() -> void* {
     try {
-      return from.try_allocate(bytes, align);
+      return from.try_allocate(bytes, align, true);
     } catch (std::bad_alloc const&) {
       return nullptr;
     }
@@ -95,11 +95,17 @@ void* device_pools::allocate(std::size_t bytes, std::size_t align, gpu::stream_h
   if (block == nullptr) {
     (void)trim();
     (void)driver_->budget(options_.device).relieve(&budget_subscription_);
-    block = from.try_allocate(bytes, align);
+    {
+      const std::scoped_lock lock{mutex_};
+      ++retries_;
+    }
+    block = from.try_allocate(bytes, align, false);
   }
   try {
     const std::scoped_lock lock{mutex_};
     live_.emplace(block, live_block{&from, bytes, align, stream, {}});
+    total_bytes_ += bytes;
+    peak_live_blocks_ = std::max(peak_live_blocks_, live_.size());
     live_bytes_ += bytes;
     peak_live_bytes_ = std::max(peak_live_bytes_, live_bytes_);
   } catch (...) {
@@ -263,7 +269,11 @@ device_pools_stats device_pools::stats() const noexcept {
   device_pools_stats all{.name = options_.name};
   for_each_heap([&](stream_heap const& each) { each.add_to(all); });
   const std::scoped_lock lock{mutex_};
+  all.live_blocks = live_.size();
+  all.peak_live_blocks = peak_live_blocks_;
   all.peak_requested_bytes = peak_live_bytes_;
+  all.total_requested_bytes = total_bytes_;
+  all.retries = retries_;
   return all;
 }
 

@@ -58,7 +58,8 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
                   .context = this}} {
     if (graphs != 0) serve_captures_of(stream);
     else if (all.options_.plans)
-      planned_.emplace(planned_arena_options{.fallback = &fallback_, .name = all.options_.name});
+      planned_.emplace(planned_arena_options{
+          .max_kinds = all.options_.max_kinds, .fallback = &fallback_, .name = all.options_.name});
   }
   stream_heap(stream_heap const&) = delete;
   stream_heap& operator=(stream_heap const&) = delete;
@@ -99,10 +100,12 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
     step_.reset();
   }
 
-  [[nodiscard]] void* try_allocate(std::size_t bytes, std::size_t align) {
+  /// @param is_retried true if the caller repeats a refused request: the refusal is then cheap
+  [[nodiscard]] void* try_allocate(std::size_t bytes, std::size_t align, bool is_retried) {
     detail::late_reports late;
     const gpu::device_budget::relief_pause no_relief;
     const std::scoped_lock lock{mutex_};
+    heap_.set_brief_refusals(is_retried);
     void* block = planned_ ? nullptr : heap_.try_allocate(bytes, align);
     if (block == nullptr) {
       free_completed();

@@ -29,6 +29,9 @@ struct device_pools_options {
   std::size_t max_cached_bytes = (std::numeric_limits<std::size_t>::max)();
   /// True if each stream's steps are planned, as by a `device_planned_arena` on its heap: see `begin_step`.
   bool plans = false;
+  /// Maximum kinds of steps that have a plan on each stream. A new kind replaces the least recently used
+  /// kind. At least 1.
+  std::size_t max_kinds = planned_arena_options{}.max_kinds;
   /// Name in messages and statistics; null: the default. Must outlive the pools and their exceptions.
   char const* name = "device_pools";
 };
@@ -37,18 +40,22 @@ struct device_pools_options {
 /// running call, `allocations - deallocations == used_blocks + waiting blocks`, and `held_bytes ==
 /// used_bytes + cached_bytes + stranded_bytes`.
 struct device_pools_stats {
-  char const* name = "";                 ///< name of the pools
-  std::uint64_t allocations = 0;         ///< blocks allocated
-  std::uint64_t deallocations = 0;       ///< blocks that are free again
-  std::size_t used_blocks = 0;           ///< live blocks, including blocks of graphs
-  std::size_t requested_bytes = 0;       ///< requested bytes of live blocks
-  std::size_t captured_bytes = 0;        ///< part of `requested_bytes` that was deallocated in captures
-  std::size_t peak_requested_bytes = 0;  ///< most bytes that were allocated and not deallocated
-  std::size_t pending_bytes = 0;         ///< bytes of deallocated blocks that other streams may still use
-  std::size_t used_bytes = 0;            ///< sizes of live and waiting blocks, and of the plans of open steps
-  std::size_t stranded_bytes = 0;        ///< free bytes of units with live blocks
-  std::size_t cached_bytes = 0;          ///< bytes of idle memory
-  std::size_t held_bytes = 0;            ///< bytes of device memory
+  char const* name = "";                    ///< name of the pools
+  std::uint64_t allocations = 0;            ///< blocks allocated
+  std::uint64_t deallocations = 0;          ///< blocks that are free again
+  std::uint64_t retries = 0;                ///< requests that were repeated after a return of idle memory
+  std::size_t used_blocks = 0;              ///< live blocks, including blocks of graphs
+  std::size_t live_blocks = 0;              ///< blocks that were allocated and not deallocated
+  std::size_t peak_live_blocks = 0;         ///< most `live_blocks` at a time
+  std::size_t requested_bytes = 0;          ///< requested bytes of live blocks
+  std::size_t captured_bytes = 0;           ///< part of `requested_bytes` that was deallocated in captures
+  std::size_t peak_requested_bytes = 0;     ///< most bytes that were allocated and not deallocated
+  std::uint64_t total_requested_bytes = 0;  ///< requested bytes of all allocations
+  std::size_t pending_bytes = 0;            ///< bytes of deallocated blocks that other streams may still use
+  std::size_t used_bytes = 0;      ///< sizes of live and waiting blocks, and of the plans of open steps
+  std::size_t stranded_bytes = 0;  ///< free bytes of units with live blocks
+  std::size_t cached_bytes = 0;    ///< bytes of idle memory
+  std::size_t held_bytes = 0;      ///< bytes of device memory
 };
 
 /// One allocator for all streams of a device: each stream has the heap of a `device_pool`.
@@ -182,7 +189,8 @@ class device_pools {
   mutable std::list<stream_heap> heaps_;
   std::map<place, stream_heap*> serving_;  // heap of each stream; of graphs, while a capture is open
   std::unordered_map<void*, live_block> live_;
-  std::size_t live_bytes_ = 0, peak_live_bytes_ = 0;
+  std::size_t peak_live_blocks_ = 0, live_bytes_ = 0, peak_live_bytes_ = 0;
+  std::uint64_t total_bytes_ = 0, retries_ = 0;
   std::optional<std::uint64_t> step_;  // kind of the open step; empty: no open step
   gpu::device_budget::subscription budget_subscription_;
 };

@@ -48,6 +48,7 @@ class stream_marks {
  public:
   stream_marks(driver& driver, stream_handle stream) noexcept : driver_{&driver}, stream_{stream} {}
 
+  [[nodiscard]] stream_handle stream() const noexcept { return stream_; }
   [[nodiscard]] std::uint32_t next() const noexcept { return next_; }
   [[nodiscard]] bool has_passed(std::uint32_t number) const noexcept { return number < passed_; }
 
@@ -161,6 +162,9 @@ class device_heap {
   [[nodiscard]] bool deallocate_if_live(void* block, std::size_t bytes, std::size_t align) noexcept {
     return finish_deallocation(block, bytes, align, try_deallocate(block, bytes, align));
   }
+  /// Makes later refusals omit the largest request that would succeed, which costs driver calls. For requests
+  /// that are retried.
+  void set_brief_refusals(bool are_brief) noexcept { has_brief_refusals_ = are_brief; }
   /// Sets the idle bytes above which `try_deallocate` reports.
   void set_watermark(std::size_t bytes) noexcept { watermark_bytes_ = bytes; }
   /// Posts a trim for the next call of the thread that uses the heap. Any thread.
@@ -243,6 +247,9 @@ class device_heap {
     return ranges_.returnable_bytes() + unmapped_handles_.size() * unit_bytes_;
   }
 
+  void use_chunks();
+  [[nodiscard]] TIDEMARK_COLD bool try_replace_mapping_by_chunks();
+  void report_no_mapping() noexcept;
   bool finish_deallocation(void* block, std::size_t bytes, std::size_t align,
                            tidemark::detail::free_result result) noexcept;
   [[noreturn]] TIDEMARK_COLD void refuse(std::size_t bytes, std::size_t align, char const* because);
@@ -314,6 +321,7 @@ class device_heap {
   device_budget* budget_;
   char const* name_;
   bool keeps_addresses_;
+  bool has_brief_refusals_ = false;
   std::size_t unit_bytes_ = 2 * MiB;
   std::size_t total_bytes_ = 0;  // memory of the device
   tidemark::detail::pending_work pending_{device_classes::granule_bytes};
