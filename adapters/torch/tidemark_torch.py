@@ -46,7 +46,8 @@ def _load():
             library = ctypes.CDLL(_path())
         except OSError as error:
             raise RuntimeError(f"tidemark_torch: cannot load {_path()}: {error}; TIDEMARK_TORCH_LIBRARY may name it") from None
-        library.tidemark_torch_configure.argtypes = [ctypes.c_char_p, ctypes.c_longlong, ctypes.c_char_p]
+        library.tidemark_torch_configure.argtypes = [ctypes.c_char_p, ctypes.c_longlong, ctypes.c_char_p,
+                                                     ctypes.c_longlong]
         library.tidemark_torch_stats.argtypes = [ctypes.c_int]
         library.tidemark_torch_begin_step.argtypes = [ctypes.c_longlong]
         for name in ("configure", "begin_step", "end_step", "close_trace", "stats"):
@@ -69,12 +70,22 @@ def _allocator(alloc, free):
     return made
 
 
-def install(resource=None, max_cached_bytes=None, trace=None):
+def _number(name, value, least, sentence):
+    if value is None:
+        return -1
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"tidemark_torch: {name} is {value!r}, {sentence}")
+    if not least <= value < 2**63:
+        raise ValueError(f"tidemark_torch: {name} is {value}, {sentence}")
+    return value
+
+
+def install(resource=None, max_cached_bytes=None, trace=None, max_kinds=None):
     """Makes tidemark the allocator of PyTorch. Environment variables replace arguments that are None:
-    TIDEMARK_TORCH_RESOURCE, TIDEMARK_TORCH_MAX_CACHED_BYTES, TIDEMARK_TORCH_TRACE.
+    TIDEMARK_TORCH_RESOURCE, TIDEMARK_TORCH_MAX_CACHED_BYTES, TIDEMARK_TORCH_TRACE, TIDEMARK_TORCH_MAX_KINDS.
 
     resource: "heap" (default) or "planned". max_cached_bytes: maximum idle bytes of each stream; no limit by
-    default. trace: path of a CSV file for tidemark-report.
+    default. trace: path of a CSV file for tidemark-report. max_kinds: maximum kinds of steps with a plan.
 
     Raises TypeError or ValueError for an invalid setting, RuntimeError if PyTorch has already used its own
     allocator or is too old.
@@ -83,11 +94,8 @@ def install(resource=None, max_cached_bytes=None, trace=None):
     library = _load()
     if resource is not None and not isinstance(resource, str):
         raise TypeError(f"tidemark_torch: resource is {resource!r}, not \"heap\" or \"planned\"")
-    if max_cached_bytes is not None:
-        if isinstance(max_cached_bytes, bool) or not isinstance(max_cached_bytes, int):
-            raise TypeError(f"tidemark_torch: max_cached_bytes is {max_cached_bytes!r}, not a number of bytes")
-        if not 0 <= max_cached_bytes < 2**63:
-            raise ValueError(f"tidemark_torch: max_cached_bytes is {max_cached_bytes}, not a number of bytes")
+    bytes_or_default = _number("max_cached_bytes", max_cached_bytes, 0, "not a number of bytes")
+    kinds_or_default = _number("max_kinds", max_kinds, 1, "not a number of kinds")
     if trace is not None and not isinstance(trace, (str, os.PathLike)):
         raise TypeError(f"tidemark_torch: trace is {trace!r}, not a path")
     allocator = _allocator("tidemark_torch_alloc", "tidemark_torch_free")
@@ -96,8 +104,8 @@ def install(resource=None, max_cached_bytes=None, trace=None):
     if missing:
         raise RuntimeError(f"tidemark_torch: PyTorch {torch.__version__} has no {missing[0]}; 2.2 or later has it")
     _check(library.tidemark_torch_configure(
-        None if resource is None else resource.encode(), -1 if max_cached_bytes is None else max_cached_bytes,
-        None if trace is None else os.fsencode(trace)), ValueError)
+        None if resource is None else resource.encode(), bytes_or_default,
+        None if trace is None else os.fsencode(trace), kinds_or_default), ValueError)
     for setter, function in _SETTERS.items():
         getattr(inner, setter)(ctypes.cast(getattr(library, function), ctypes.c_void_p).value)
     torch.cuda.memory.change_current_allocator(allocator)

@@ -71,10 +71,10 @@ def use_torch(path, folder):
     library = ctypes.CDLL(path)
     library.tidemark_torch_alloc.restype = ctypes.c_void_p
     library.tidemark_torch_configure.restype = ctypes.c_char_p
-    library.tidemark_torch_configure.argtypes = [ctypes.c_char_p, ctypes.c_longlong, ctypes.c_char_p]
+    library.tidemark_torch_configure.argtypes = [ctypes.c_char_p, ctypes.c_longlong, ctypes.c_char_p, ctypes.c_longlong]
     if library.tidemark_torch_alloc(ctypes.c_size_t(0), 0, None) is not None:
         sys.exit("tidemark_torch: an allocation of 0 bytes is not null")
-    said = library.tidemark_torch_configure(b"nonsense", -1, None)  # a thread-local string
+    said = library.tidemark_torch_configure(b"nonsense", -1, None, -1)  # a thread-local string
     if said is None or b"nonsense" not in said:
         sys.exit(f"tidemark_torch_configure says {said} of a resource that there is not")
     library.tidemark_torch_free(None, ctypes.c_size_t(0), 0, None)

@@ -127,17 +127,19 @@ def explains_an_invalid_setting():
     install = module().install
     expect_raised("an unknown resource", ValueError,
                   "tidemark_torch: resource is 'arena'; it must be heap or planned", lambda: install(resource="arena"))
-    for wrong in (-1, 2**63):
-        expect_raised("bytes", ValueError, f"tidemark_torch: max_cached_bytes is {wrong}, not a number of bytes",
-                      lambda: install(max_cached_bytes=wrong))
-    for wrong in ("1GB", 1.5, True):
-        expect_raised("no number", TypeError, f"tidemark_torch: max_cached_bytes is {wrong!r}, not a number of bytes",
-                      lambda: install(max_cached_bytes=wrong))
+    for name, wrong, kind in (("bytes", -1, ValueError), ("bytes", 2**63, ValueError), ("kinds", 0, ValueError),
+                              ("bytes", "1GB", TypeError), ("bytes", 1.5, TypeError), ("kinds", True, TypeError)):
+        argument = "max_cached_bytes" if name == "bytes" else "max_kinds"
+        expect_raised("no number", kind, f"tidemark_torch: {argument} is {wrong!r}, not a number of {name}",
+                      lambda: install(**{argument: wrong}))
     expect_raised("no name", TypeError, 'tidemark_torch: resource is 3, not "heap" or "planned"', lambda: install(resource=3))
     expect_raised("no path", TypeError, "tidemark_torch: trace is 3, not a path", lambda: install(trace=3))
-    os.environ["TIDEMARK_TORCH_MAX_CACHED_BYTES"] = "many"
-    expect_raised("the environment", ValueError,
-                  "tidemark_torch: TIDEMARK_TORCH_MAX_CACHED_BYTES is 'many', not a number of bytes", install)
+    for name, wrong in (("BYTES", "many"), ("KINDS", "0")):
+        variable = "TIDEMARK_TORCH_MAX_" + ("CACHED_BYTES" if name == "BYTES" else name)
+        os.environ[variable] = wrong
+        expect_raised("the environment", ValueError,
+                      f"tidemark_torch: {variable} is '{wrong}', not a number of {name.lower()}", install)
+        del os.environ[variable]
     expect("allocators that were installed", current, [])
 
 

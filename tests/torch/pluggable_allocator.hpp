@@ -46,7 +46,7 @@ class pluggable_allocator {
     find(release_pool_fn, "tidemark_torch_release_pool");
     find(segment_alloc_fn, "tidemark_torch_segment_alloc");
     find(segment_free_fn, "tidemark_torch_segment_free");
-    find(configure, "tidemark_torch_configure");
+    find(configure_all, "tidemark_torch_configure");
     find(begin_step, "tidemark_torch_begin_step");
     find(end_step, "tidemark_torch_end_step");
     find(close_trace, "tidemark_torch_close_trace");
@@ -73,6 +73,10 @@ class pluggable_allocator {
         << "overlaps the block before";
     blocks_.emplace(begin, metadata{.bytes = bytes, .device = device, .stream = stream});
     return block;
+  }
+  char const* configure(char const* resource, long long max_cached_bytes, char const* trace,
+                        long long max_kinds = -1) const {
+    return configure_all(resource, max_cached_bytes, trace, max_kinds);
   }
   /// As the deleter of a tensor.
   void raw_delete(void* block) {
@@ -111,7 +115,7 @@ class pluggable_allocator {
   void* (*segment_alloc_fn)(std::size_t, int, gpu::stream_handle) = nullptr;
   void (*segment_free_fn)(void*, std::size_t, int, gpu::stream_handle) = nullptr;
   // And those of tidemark_torch.py.
-  char const* (*configure)(char const*, long long, char const*) = nullptr;
+  char const* (*configure_all)(char const*, long long, char const*, long long) = nullptr;
   char const* (*begin_step)(long long) = nullptr;
   char const* (*end_step)() = nullptr;
   char const* (*close_trace)() = nullptr;

@@ -109,13 +109,13 @@ TEST_P(torch_steps, follow_a_plan_if_planning_is_enabled) {
 }
 
 TEST_P(torch_steps, use_a_plan_for_each_kind) {
-  for (int i = 0; i < 6; ++i) {
-    EXPECT_EQ(torch.begin_step(i % 2), nullptr);
-    void* const block = torch.malloc((i % 2 == 0 ? 4 : 9) * MiB, main);
-    torch.raw_delete(block);
+  EXPECT_EQ(torch.configure(nullptr, -1, nullptr, 12), nullptr);  // more than the default
+  for (int i = 0; i < 36; ++i) {
+    EXPECT_EQ(torch.begin_step(i % 12), nullptr);
+    torch.raw_delete(torch.malloc(static_cast<std::size_t>(4 + i % 12) * MiB, main));
   }
   EXPECT_EQ(torch.end_step(), nullptr);
-  EXPECT_EQ(torch.stat("planned_steps"), is("planned") ? 4u : 0u);
+  EXPECT_EQ(torch.stat("planned_steps"), is("planned") ? 24u : 0u);
 }
 
 // The steps of one stream repeat, those of the other do not.

@@ -2,6 +2,8 @@
 #include "device_memory.hpp"
 
 #include <algorithm>
+#include <array>
+#include <iterator>
 #include <limits>
 #include <new>
 #include <ranges>
@@ -28,6 +30,7 @@ device_memory::device_memory(gpu::device_number device, settings const& chosen, 
       memory_{{.device = device,
                .max_cached_bytes = chosen.max_cached_bytes.value_or(std::numeric_limits<std::size_t>::max()),
                .plans = chosen.resource == resource_kind::planned,
+               .max_kinds = chosen.max_kinds.value_or(device_pools_options{}.max_kinds),
                .name = "PyTorch"},
               driver},
       segments_{device, chosen.max_cached_bytes, log, driver} {
@@ -61,6 +64,7 @@ void* device_memory::allocate(std::size_t bytes, gpu::stream_handle stream) {
       ++refused_;
       throw;
     }
+    ++retries_;
   }
   try {
     return allocate_from(graphs, bytes, stream);
@@ -154,6 +158,23 @@ std::string device_memory::statistics() const {
   const std::size_t live_bytes = now.requested_bytes - now.captured_bytes;
   const std::size_t pending_bytes = now.pending_bytes + now.captured_bytes;
   const std::size_t held_bytes = driver_->budget(device_).held_bytes();
+  // The names of `torch.cuda.memory_stats`, without segments and numbers that tidemark does not count. Blocks
+  // that wait for a stream or a graph are active.
+  constexpr char const* metrics[] = {"current", "peak", "allocated", "freed"};
+  using counts = std::array<std::optional<std::uint64_t>, std::size(metrics)>;
+  const auto counted = [](std::uint64_t current, std::optional<std::uint64_t> peak, std::uint64_t all) {
+    return counts{current, peak, all, all - std::min(all, current)};  // other threads may allocate meanwhile
+  };
+  const counts bytes = counted(live_bytes, now.peak_requested_bytes, now.total_requested_bytes);
+  const std::pair<char const*, counts> rows[] = {
+      {"allocation", counted(now.live_blocks, now.peak_live_blocks, now.allocations)},
+      {"allocated_bytes", bytes},
+      {"requested_bytes", bytes},
+      {"active", counted(now.allocations - now.deallocations, {}, now.allocations)},
+      {"active_bytes", counted(now.requested_bytes + now.pending_bytes, {}, now.total_requested_bytes)},
+      {"inactive_split_bytes", {now.stranded_bytes}},
+      {"reserved_bytes", {held_bytes, driver_->budget(device_).peak_bytes()}},
+  };
   std::string text = R"({"resource": ")" + std::string{name_of(chosen_.resource)} + "\"";
   const auto add = [&](char const* word, std::uint64_t value) {
     text += R"(, ")" + std::string{word} + R"(": )" + std::to_string(value);
@@ -167,14 +188,12 @@ std::string device_memory::statistics() const {
   add("pending_bytes", pending_bytes);
   add("cached_bytes", now.cached_bytes);
   add("held_bytes", held_bytes);
-  // The names of `torch.cuda.memory_stats`.
-  add("allocated_bytes.all.current", live_bytes);
-  add("allocated_bytes.all.peak", now.peak_requested_bytes);
-  add("reserved_bytes.all.current", held_bytes);
-  add("reserved_bytes.all.peak", driver_->budget(device_).peak_bytes());
-  add("allocation.all.allocated", now.allocations);
-  add("allocation.all.freed", now.allocations - now.used_blocks);
-  add("allocation.all.current", now.used_blocks);
+  for (auto const& [name, values] : rows) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (values[i]) add((std::string{name} + ".all." + metrics[i]).c_str(), *values[i]);
+    }
+  }
+  add("num_alloc_retries", now.retries + retries_);
   add("num_ooms", refused_);
   add("streams", memory_.streams());
   {

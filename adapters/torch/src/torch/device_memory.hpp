@@ -128,7 +128,7 @@ class device_memory {
   std::vector<recording> recordings_;  // open pools, the most recent last
   std::uint64_t last_number_ = 0;
   std::atomic<std::size_t> open_pools_ = 0;
-  std::atomic<std::uint64_t> refused_ = 0;
+  std::atomic<std::uint64_t> refused_ = 0, retries_ = 0;
 
   std::mutex trace_mutex_;  // protects the resources of the trace
   traced_memory untraced_{memory_};

@@ -136,13 +136,14 @@ void tidemark_torch_segment_free(void* segment, std::size_t, int device, CUstrea
   });
 }
 
-char const* tidemark_torch_configure(char const* resource, long long max_cached_bytes,
-                                     char const* trace) noexcept {
+char const* tidemark_torch_configure(char const* resource, long long max_cached_bytes, char const* trace,
+                                     long long max_kinds) noexcept {
   return message_or_null([&] {
     process_memory& all = process_memory::instance();
     settings chosen = all.chosen();
     if (resource != nullptr) chosen.resource = tidemark::torch::resource_named(resource, "resource");
     if (max_cached_bytes >= 0) chosen.max_cached_bytes = static_cast<std::size_t>(max_cached_bytes);
+    if (max_kinds >= 0) chosen.max_kinds = static_cast<std::size_t>(max_kinds);
     if (trace != nullptr) chosen.trace = trace;
     all.choose(chosen);
   });

@@ -63,7 +63,7 @@ TIDEMARK_TORCH_API void tidemark_torch_segment_free(void* segment, std::size_t b
 
 /// Selects the memory of the process: null or a negative number leaves a setting to the environment.
 TIDEMARK_TORCH_API char const* tidemark_torch_configure(char const* resource, long long max_cached_bytes,
-                                                        char const* trace) noexcept;
+                                                        char const* trace, long long max_kinds) noexcept;
 /// Begins a step of a kind on all devices, and ends the previous step.
 TIDEMARK_TORCH_API char const* tidemark_torch_begin_step(long long kind) noexcept;
 /// Ends the open step, if any.

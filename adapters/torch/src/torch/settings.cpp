@@ -15,12 +15,13 @@ std::string_view variable(char const* name) noexcept {
   return value == nullptr ? std::string_view{} : std::string_view{value};
 }
 
-std::optional<std::size_t> bytes_of(std::string_view text, char const* where) {
+std::optional<std::size_t> number_of(char const* where, std::size_t least, char const* otherwise) {
+  const std::string_view text = variable(where);
   if (text.empty()) return {};
-  std::size_t bytes = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bytes);
-  if (error == std::errc{} && end == text.data() + text.size()) return bytes;
-  throw std::invalid_argument{std::string{where} + " is '" + std::string{text} + "', not a number of bytes"};
+  std::size_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc{} && end == text.data() + text.size() && number >= least) return number;
+  throw std::invalid_argument{std::string{where} + " is '" + std::string{text} + otherwise};
 }
 
 }  // namespace
@@ -39,8 +40,8 @@ settings settings_from_environment() {
   settings chosen;
   if (const std::string_view name = variable("TIDEMARK_TORCH_RESOURCE"); !name.empty())
     chosen.resource = resource_named(name, "TIDEMARK_TORCH_RESOURCE");
-  constexpr char const* limit = "TIDEMARK_TORCH_MAX_CACHED_BYTES";
-  chosen.max_cached_bytes = bytes_of(variable(limit), limit);
+  chosen.max_cached_bytes = number_of("TIDEMARK_TORCH_MAX_CACHED_BYTES", 0, "', not a number of bytes");
+  chosen.max_kinds = number_of("TIDEMARK_TORCH_MAX_KINDS", 1, "', not a number of kinds");
   chosen.trace = variable("TIDEMARK_TORCH_TRACE");
   return chosen;
 }

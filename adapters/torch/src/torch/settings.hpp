@@ -21,6 +21,8 @@ struct settings {
   resource_kind resource = resource_kind::heap;
   /// Maximum idle bytes of each stream; empty: no limit.
   std::optional<std::size_t> max_cached_bytes;
+  /// Maximum kinds of steps with a plan; empty: the default of `device_pools`.
+  std::optional<std::size_t> max_kinds;
   /// Path of the CSV file of a trace; empty: no trace.
   std::string trace;
 };
@@ -31,8 +33,8 @@ struct settings {
 /// sentence that lists the names.
 [[nodiscard]] resource_kind resource_named(std::string_view name, std::string_view where);
 
-/// Reads `TIDEMARK_TORCH_RESOURCE`, `TIDEMARK_TORCH_MAX_CACHED_BYTES` and `TIDEMARK_TORCH_TRACE`. Unset and
-/// empty variables mean the defaults. @throws std::invalid_argument with a sentence that names the variable.
+/// Reads `TIDEMARK_TORCH_RESOURCE`, `TIDEMARK_TORCH_MAX_CACHED_BYTES`, `TIDEMARK_TORCH_MAX_KINDS` and
+/// `TIDEMARK_TORCH_TRACE`. Unset and empty variables mean the defaults. @throws std::invalid_argument with a sentence that names the variable.
 [[nodiscard]] settings settings_from_environment();
 
 }  // namespace tidemark::torch
