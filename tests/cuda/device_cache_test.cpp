@@ -106,6 +106,19 @@ TEST_F(device_cache_test, workload_of_many_shapes_stays_within_a_constant_bound)
   limited.check_invariants();
 }
 
+// S1.26
+TEST_F(device_cache_test, evicts_the_oldest_of_65_blocks_of_one_size_to_the_driver) {
+  device_cache exact{{.stream = stream, .upstream = &driver_blocks}, device};
+  const std::vector<void*> blocks = allocate_blocks(exact, 65, 4096);
+  deallocate_blocks(exact, {blocks.begin(), blocks.end() - 1}, 4096);
+  EXPECT_EQ(device.count("cuMemFreeAsync"), 0u);
+  exact.deallocate(blocks[64], 4096);
+  EXPECT_EQ(device.count("cuMemFreeAsync"), 1u);
+  EXPECT_FALSE(device.accessible(blocks[0], 4096));
+  EXPECT_EQ(exact.allocate(4096), blocks[1]);
+  exact.deallocate(blocks[1], 4096);
+}
+
 /// A setting of the environment, as long as it lives.
 class setting {
  public:
