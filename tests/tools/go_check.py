@@ -44,7 +44,7 @@ class Pack:
             (self.place / "bin" / name).write_text(text)
             (self.place / "bin" / name).chmod(0o755)
         for name in ("torch_peer.py", "torch_allocator.py", "torch_training.py"):
-            shutil.copy(pathlib.Path(script).parent / name, self.place)
+            shutil.copy(pathlib.Path(script).parents[2] / "bench/gpu" / name, self.place)
 
     def go(self, *options, seconds="29", sanitizer=None):
         settings = {"PATH": "/usr/bin:/bin", "TIDEMARK_GPU_SECONDS": seconds}
@@ -65,20 +65,20 @@ def expect(holds, what, seen):
         sys.exit(f"{what}; it was: {seen}")
 
 
-def a_program_that_lists_nothing_fails(place):
+def a_program_that_lists_nothing_fails():
     pack = Pack(place, tidemark_gpu_tests="exit 0", tidemark_gpu_rules="exit 139")
     status, text = pack.go("tests", "rules")
     expect(status == 1 and "failed: tests rules" in text, "neither program lists a name", text)
     expect("the list of bin/tidemark_gpu_tests" in text, "it is named", text)
 
 
-def counts_a_skipped_test_as_skipped(place):
+def counts_a_skipped_test_as_skipped():
     pack = Pack(place, tidemark_gpu_tests=TESTS.replace("echo passed", "echo 'x.cpp:1: Skipped'").replace("exit 1", "exit 0").replace("sleep 60", "true"))
     pack = pack.go("tests", seconds="29")
     expect("skipped" in pack[1] and "tests of suite_that_passes." in pack[1], "one is skipped", pack[1])
 
 
-def reports_a_missing_device(place):
+def reports_a_missing_device():
     pack = Pack(place, tidemark_gpu_device="echo no CUDA device; exit 1")
     status, text = pack.go()
     expect(status == 0 and "no CUDA device; left out: rules tests" in text, "a missing device is not an error", text)
@@ -86,13 +86,13 @@ def reports_a_missing_device(place):
     expect(status == 1 and "no CUDA device" in text, "a device was required", text)
 
 
-def names_a_program_that_does_not_load(place):
+def names_a_program_that_does_not_load():
     status, text = Pack(place, tidemark_gpu_table="#!/no/such/loader").go()
     expect(status == 1 and "bin/tidemark_gpu_table does not load" in text, "one does not load", text)
     expect("a device" not in text, "no program runs then", text)
 
 
-def stops_a_hanging_suite_and_keeps_all_output(place):
+def stops_a_hanging_suite_and_keeps_all_output():
     pack = Pack(place)
     status, text = pack.go("tests", "table", seconds="14")  # a suite gets three of them
     expect(status == 1 and "failed: tests\n" in text, "three suites do not pass", text)
@@ -105,20 +105,20 @@ def stops_a_hanging_suite_and_keeps_all_output(place):
     expect("stopped" in pack.said("summary.txt"), "the summary has it", pack.said("summary.txt"))
 
 
-def reports_steps_without_time_left(place):
+def reports_steps_without_time_left():
     pack = Pack(place, tidemark_gpu_table="sleep 60")
     status, text = pack.go("table", "thrust", seconds="1")
     expect(status == 1 and "no time" in text and "failed: table thrust" in text, "all steps together had one second", text)
 
 
-def refuted_rule_counts_as_an_answer(place):
+def refuted_rule_counts_as_an_answer():
     pack = Pack(place)
     status, text = pack.go("rules")
     expect(status == 0 and "refuted" in text and "rule no" in text, "an answer is no failure", text)
     expect(pack.said("rules.md").splitlines()[2:] == ["| yes |", "| no |"], "all rows are in one table", pack.said("rules.md"))
 
 
-def skips_steps_with_missing_software_and_states_the_reason(place):
+def skips_steps_with_missing_software_and_states_the_reason():
     status, text = Pack(place).go("memcheck", "use_after_rewind", "table", "pytorch", "nccl", sanitizer="exit 1")
     (pathlib.Path(place) / "sanitizer").unlink()
     expect("skipped" in text and "PyTorch's allocator" in text, "PyTorch is missing", text)
@@ -126,7 +126,7 @@ def skips_steps_with_missing_software_and_states_the_reason(place):
     expect("skipped" in text and " nccl" in text, "NCCL is missing", text)
 
 
-def requires_the_expected_report_for_each_wrong_use(place):
+def requires_the_expected_report_for_each_wrong_use():
     """An error of another kind is a failure, although compute-sanitizer's exit status is the same."""
     pack = Pack(place)
     status, text = pack.go("use_after_rewind", sanitizer=SANITIZER)
@@ -140,7 +140,7 @@ def requires_the_expected_report_for_each_wrong_use(place):
     expect(status == 1 and "the tool refused annotations" in text, "annotations were refused", text)
 
 
-def fails_if_a_tool_reports_an_error_in_the_tests(place):
+def fails_if_a_tool_reports_an_error_in_the_tests():
     pack = Pack(place, tidemark_gpu_tests="echo passed")
     status, text = pack.go("memcheck", sanitizer="echo '========= ERROR SUMMARY: 0 errors'")
     expect(status == 0 and "memcheck of the tests: no error\n" in text, "no error is reported", text)
@@ -148,7 +148,7 @@ def fails_if_a_tool_reports_an_error_in_the_tests(place):
     expect(status == 1 and "memcheck of the tests: 1 errors" in text, "an error fails for any exit status", text)
 
 
-def leaves_out_tests_with_false_reports_of_the_tool(place):
+def leaves_out_tests_with_false_reports_of_the_tool():
     """initcheck runs a program without tidemark first."""
     pack = Pack(place, tidemark_gpu_tests="echo passed")
     recording = """echo "$*" >>"$(dirname "$0")/arguments"
@@ -161,10 +161,10 @@ esac"""
     expect("--gtest_filter=-graph_gpu.*:plan_gpu.*:thrust_gpu.*captured*" in (pathlib.Path(place) / "arguments").read_text(), "they are left out", text)
 
 
-def writes_the_results_of_a_run_into_the_page(place):
+def writes_the_results_of_a_run_into_the_page():
     """Runs ./run gpu --document on a copy of the page."""
-    document, place = pathlib.Path(script).parents[2] / "scripts" / "document_gpu.py", pathlib.Path(place)
-    page, out = place / "page.md", place / "out"
+    document = pathlib.Path(script).parents[2] / "scripts" / "document_gpu.py"
+    page, out = pathlib.Path(place) / "page.md", pathlib.Path(place) / "out"
     page.write_text("# Page\n\n<!-- measured: costs -->\nold\n<!-- end of costs -->\n\nBehind it.\n\n<!-- measured: rules -->\nkept\n"
                     "<!-- end of rules -->\n")
     out.mkdir()
@@ -204,7 +204,7 @@ def writes_the_results_of_a_run_into_the_page(place):
     expect(status == 1 and "has no place for nccl.txt" in text, "the page lacks a place", text)
 
 
-def bad_option_is_one_sentence(place):
+def bad_option_is_one_sentence():
     for options, said in ((["--fast"], "unknown step '--fast'"), (["--out"], "--out needs a folder")):
         status, text = Pack(tempfile.mkdtemp(dir=place)).go(*options)
         expect(status == 2 and text.startswith(f"tidemark: {said}\n"), "the option is rejected", text)
@@ -212,5 +212,5 @@ def bad_option_is_one_sentence(place):
     expect(status == 2 and "must be a number of seconds" in text, "it is not a number", text)
 
 
-with tempfile.TemporaryDirectory() as folder:
-    globals()[wanted](folder)
+with tempfile.TemporaryDirectory() as place:
+    globals()[wanted]()
