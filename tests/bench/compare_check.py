@@ -77,7 +77,7 @@ def names_of_benchmarks(program):
     return {compare.plain_name(name) for name in listed}
 
 
-def every_benchmark_runs(_):
+def every_benchmark_runs():
     ran, names, missing = set(), set(), ""
     whole_programs = build / "bench" / compare.PROGRAMS["programs"]  # run by programs_check.py
     others = [build / "bench" / name for topic, name in compare.PROGRAMS.items() if topic != "programs"]
@@ -117,7 +117,7 @@ def every_benchmark_runs(_):
                    f"a row names '{name}', and there is no such benchmark")
 
 
-def hard_plans_are_counted_by_percentile(_):
+def hard_plans_are_counted_by_percentile():
     def counted(order):
         done = subprocess.run([build / "bench/tidemark_bench", "--benchmark_filter=/hard", "--benchmark_format=json"], check=True,
                               capture_output=True, text=True,
@@ -135,7 +135,7 @@ def hard_plans_are_counted_by_percentile(_):
         expect(ours["unsolved"] <= quick["unsolved"] and 1 <= ours["ratio"] < quick["ratio"], f"{ours}, {quick}")
 
 
-def long_benchmarks_run_in_few_repetitions(folder):
+def long_benchmarks_run_in_few_repetitions():
     targets = [{"name": "hard", "ours": "planner/hard", "metric": "p50", "at_most": None},
                {"name": "easy", "ours": "a", "metric": "time", "at_most": None}]
     rows = {"planner/hard": {"p50": [1, 3, 100], "cpu_time": 1}, "a": {"cpu_time": 1}}
@@ -143,7 +143,7 @@ def long_benchmarks_run_in_few_repetitions(folder):
     expect(report and [each["pairs"] for each in report["results"]] == [2, 5], f"{report}: {done.stderr}")
 
 
-def rows_are_judged_by_their_targets(folder):
+def rows_are_judged_by_their_targets():
     targets = [{"name": "twice as fast", "ours": "a", "peer": "b", "metric": "time", "ratio": 2.0},
                {"name": "thrice as fast", "ours": "a", "peer": "b", "metric": "time", "ratio": 3.0},
                {"name": "adds enough", "ours": "b", "peer": "a", "metric": "time", "adds_at_most": 5},
@@ -188,7 +188,7 @@ def rows_are_judged_by_their_targets(folder):
         expect(row["name"] in done.stdout, f"the table lacks {row['name']}")
 
 
-def computes_the_confidence_interval_of_the_median(_):
+def computes_the_confidence_interval_of_the_median():
     for values, interval in (([4.0], None), ([3.0, 1.0], [1.0, 3.0]), ([2.0, 1.0, 9.0], [1.0, 9.0]), ([4.0] * 9, [4.0, 4.0]),
                              ([1.0] * 8 + [1000.0], [1.0, 1.0]),  # one outlier of nine does not move it
                              ([3.0, 9.0, 1.0, 4.0, 5.0, 6.0, 7.0, 8.0, 2.0], [2.0, 8.0])):
@@ -199,7 +199,7 @@ def computes_the_confidence_interval_of_the_median(_):
     expect(abs(low - 469) < 5 and abs(high - 531) < 5, f"{low} to {high}")
 
 
-def a_target_is_met_only_by_the_whole_interval(_):
+def a_target_is_met_only_by_the_whole_interval():
     for interval, limits, verdict in (
             ([2.0, 2.1], {"least": 2.0}, "met"), ([1.9, 2.0], {"least": 2.0}, "undecided"), ([1.8, 1.9], {"least": 2.0}, "not met"),
             ([3.9, 4.0], {"most": 4.0}, "met"), ([4.0, 4.1], {"most": 4.0}, "undecided"), ([4.1, 4.2], {"most": 4.0}, "not met"),
@@ -208,7 +208,7 @@ def a_target_is_met_only_by_the_whole_interval(_):
         expect(found == verdict, f"{interval}, {limits}: {found}")
 
 
-def pairs_each_repetition_with_one_of_the_peer(folder):
+def pairs_each_repetition_with_one_of_the_peer():
     """If the load doubles both times of each second repetition, the ratio has no spread, although both times
     do."""
     targets = [{"name": "one", "ours": "a", "peer": "b", "metric": "time", "ratio": 2.0},
@@ -228,7 +228,7 @@ def pairs_each_repetition_with_one_of_the_peer(folder):
     expect(ran == ran[:3] * 6, f"a repetition is not one run of each: {ran}")
 
 
-def a_row_beside_mimalloc_stands_for_both_versions(folder):
+def a_row_beside_mimalloc_stands_for_both_versions():
     rows = {"a": {"cpu_time": 1.0}, "mimalloc/pair": {"cpu_time": 2.0}, "mimalloc3/pair": {"cpu_time": 3.0}}
     others = [{"name": "pair, beside mimalloc", "ours": "a", "peer": "mimalloc/pair", "metric": "time", "ratio": 2.5}]
     _, report = run_compare(folder, [], rows, "--all", "--repetitions=2", others=others)
@@ -236,7 +236,7 @@ def a_row_beside_mimalloc_stands_for_both_versions(folder):
     expect(found == {"pair, beside mimalloc": (2.0, "not met"), "pair, beside mimalloc 3": (3.0, "met")}, found)
 
 
-def instructions_are_counted_by_a_program_of_their_own(folder):
+def instructions_are_counted_by_a_program_of_their_own():
     targets = [{"name": name, "ours": f"instructions/{name}", "metric": "instructions", "at_most": 5} for name in ("loop", "gone")]
     counter = folder / "bench/instructions"
     run_compare(folder, [], {})
@@ -249,7 +249,7 @@ def instructions_are_counted_by_a_program_of_their_own(folder):
     expect(report["left_out"] == ["left out: gone: no case 'gone'"], report)
 
 
-def one_repetition_is_undecided(folder):
+def one_repetition_is_undecided():
     row = {"name": "made up", "ours": "a", "peer": "b", "metric": "time", "ratio": 2.0}
     done, report = run_compare(folder, [row], {"a": {"cpu_time": 1.0}, "b": {"cpu_time": 9.0}}, "--repetitions=1", "--strict")
     expect(done.returncode == 0, f"exit status {done.returncode}: {done.stderr}")
@@ -258,7 +258,7 @@ def one_repetition_is_undecided(folder):
     expect("0 of 1 targets are met, 1 are undecided, 0 are not met" in done.stdout, done.stdout)
 
 
-def strict_makes_an_unmet_target_an_error(folder):
+def strict_makes_an_unmet_target_an_error():
     row = {"name": "made up", "ours": "a", "peer": "b", "metric": "time"}
     rows = {"a": {"cpu_time": 10.0}, "b": {"cpu_time": [20.0, 22.0]}}
     for number, (ratio, option, status) in enumerate([(2.0, "--strict", 0), (2.1, "--strict", 0), (2.3, "--strict", 1), (2.3, None, 0)]):
@@ -266,7 +266,7 @@ def strict_makes_an_unmet_target_an_error(folder):
         expect(done.returncode == status, f"{ratio} {option}: exit status {done.returncode}: {done.stderr}")
 
 
-def filter_accepts_topics_and_names(folder):
+def filter_accepts_topics_and_names():
     targets = [{"name": name, "ours": "a", "peer": "b", "metric": "time", "ratio": 1.0} for name in ("one", "other")]
     medians = {"a": {"cpu_time": 10.0}, "b": {"cpu_time": 20.0}}
     for number, (pattern, names) in enumerate([("^other", ["other"]), ("made_up", ["one", "other"])]):
@@ -283,7 +283,7 @@ def filter_accepts_topics_and_names(folder):
     expect(done.stderr == "no topic and no row matches 'nothing'\n", done.stderr)
 
 
-def rejects_wrong_options(folder):
+def rejects_wrong_options():
     for number, (options, sentence) in enumerate([
             (("--trace", "gone.csv"), "--trace gone.csv: there is no such file"),
             (("--repetitions", "0"), "--repetitions is 1 or more, --seconds and --plan-seconds 0 or more"),
@@ -296,7 +296,7 @@ def rejects_wrong_options(folder):
         expect(done.stderr.startswith(sentence) and done.stderr.count("\n") == 1, done.stderr)
 
 
-def a_benchmark_that_fails_leaves_its_rows_out_with_the_reason(folder):
+def a_benchmark_that_fails_leaves_its_rows_out_with_the_reason():
     targets = [{"name": name, "ours": "a", "peer": peer, "metric": "time", "ratio": 1.0}
                for name, peer in (("sound", "b"), ("failing", "c"))]
     medians = {"a": {"cpu_time": 10.0}, "b": {"cpu_time": 20.0},
@@ -308,7 +308,7 @@ def a_benchmark_that_fails_leaves_its_rows_out_with_the_reason(folder):
         expect(report["left_out"] == ["left out: failing: out of memory"], report)
 
 
-def a_peer_that_cannot_be_loaded_is_left_out_with_a_line(_):
+def a_peer_that_cannot_be_loaded_is_left_out_with_a_line():
     too_little = os.environ | {"GLIBC_TUNABLES": "glibc.rtld.optional_static_tls=0"}  # for jemalloc
     done = subprocess.run([build / "bench/tidemark_bench", "--benchmark_list_tests"], capture_output=True, text=True,
                           env=too_little)
@@ -317,7 +317,7 @@ def a_peer_that_cannot_be_loaded_is_left_out_with_a_line(_):
     expect("pool/pair/64" in done.stdout and "jemalloc/" not in done.stdout, "the list is not that without jemalloc")
 
 
-def the_page_is_written_from_the_results(folder):
+def the_page_is_written_from_the_results():
     """bench/document.py makes docs/benchmarks.md of the results beside its charts: no number is typed by
     hand."""
     done = subprocess.run([root / "bench/document.py", root / "docs/benchmarks/results.json", folder],
@@ -361,7 +361,7 @@ def made_up_report(*results):
             "results": [result | more for more in results]}
 
 
-def the_page_shows_intervals_peers_and_reasons(folder):
+def the_page_shows_intervals_peers_and_reasons():
     topic, row = next((topic, row) for topic, entry in json.loads((root / "bench/main_rows.json").read_text()).items()
                       for row in entry["targets"] if "why" in row)
     other_topic, other = next((topic, row) for topic, entry in json.loads((root / "bench/main_rows.json").read_text()).items()
@@ -382,7 +382,7 @@ def the_page_shows_intervals_peers_and_reasons(folder):
         expect(part in page, f"the page lacks {part}:\n{page}")
 
 
-def writes_all_rows_as_a_csv_table(folder):
+def writes_all_rows_as_a_csv_table():
     (folder / "benchmarks").mkdir()
     document.write_all_rows(made_up_report({"name": "one, two"}, {"name": "alone", "interval": None, "target": None}), folder)
     head, first, second = (folder / "benchmarks/all_rows.csv").read_text().splitlines()
@@ -391,15 +391,6 @@ def writes_all_rows_as_a_csv_table(folder):
     expect(second == "plan,alone,time,5.0,10.0,2.0,,,,not met,2026-01-02,0", second)
 
 
-CASES = [every_benchmark_runs, hard_plans_are_counted_by_percentile, long_benchmarks_run_in_few_repetitions,
-         rows_are_judged_by_their_targets, computes_the_confidence_interval_of_the_median,
-         a_target_is_met_only_by_the_whole_interval, pairs_each_repetition_with_one_of_the_peer,
-         a_row_beside_mimalloc_stands_for_both_versions, instructions_are_counted_by_a_program_of_their_own, one_repetition_is_undecided,
-         strict_makes_an_unmet_target_an_error, filter_accepts_topics_and_names, rejects_wrong_options,
-         a_benchmark_that_fails_leaves_its_rows_out_with_the_reason,
-         a_peer_that_cannot_be_loaded_is_left_out_with_a_line, the_page_is_written_from_the_results,
-         the_page_shows_intervals_peers_and_reasons, writes_all_rows_as_a_csv_table]
-
-case = next(case for case in CASES if case.__name__ == sys.argv[2])
 with tempfile.TemporaryDirectory() as scratch:
-    case(pathlib.Path(scratch))
+    folder = pathlib.Path(scratch)
+    globals()[sys.argv[2]]()

@@ -23,7 +23,7 @@ def run(*arguments):
     return done.returncode, done.stdout, done.stderr
 
 
-def programs():
+def _programs():
     status, output, errors = run(PROGRAM, "--list")
     expect(status == 0, errors)
     return [json.loads(line)["program"] for line in output.splitlines()]
@@ -37,14 +37,14 @@ def benchmarks(pattern):
 
 
 def each_program_computes_the_same_on_every_memory():
-    for program in programs():
+    for program in _programs():
         sums = {}
         for memory in OF_STD + OURS:
             status, output, errors = run(PROGRAM, program, memory, "--small")
             expect(status == 0, f"{program} on {memory}: {errors}")
             sums[memory] = json.loads(output)["checksum"]
         expect(len(set(sums.values())) == 1, f"{program}: {sums}")
-    expect(len(programs()) >= 7, f"there are only {programs()}")
+    expect(len(_programs()) >= 7, f"there are only {_programs()}")
 
 
 def preloaded_malloc_replaces_the_c_library():
@@ -89,7 +89,7 @@ def the_table_has_a_row_for_each_program():
     status, output, errors = run(sys.executable, SCRIPT, "--table", "--small")
     expect(status == 0, errors)
     rows = re.findall(r"^(\w+) +\d+\.\d+ .* \d+\.\d+ +(\w+) +\d+\.\d+ +(?:\d+\.\d+)?  \d+ -> \d+$", output, re.M)
-    expect([row[0] for row in rows] == programs(), f"{output}")
+    expect([row[0] for row in rows] == _programs(), f"{output}")
     expect(all(row[1] in OURS for row in rows), f"{output}")
 
 

@@ -69,14 +69,14 @@ def finds_an_include_whose_target_is_not_linked():
 
 
 def finds_a_program_that_lacks_an_include():
-    compile_commands(sys.argv[2])
+    compile_commands(sys.argv[1])
     without = PROGRAM.replace("#include <cstdio>\n", "")
     expect(programs("alone", folder, folder / "joined.cpp", page(without + OUTPUT)), 1, "does not compile by itself")
     expect(programs("alone", folder, folder / "joined.cpp", page(PROGRAM + OUTPUT)), 0, "")
 
 
 def finds_a_program_that_lacks_a_definition():
-    compile_commands(sys.argv[2], "-DLEVEL=3")
+    compile_commands(sys.argv[1], "-DLEVEL=3")
     needs = PROGRAM.replace("int main", "static_assert(LEVEL == 2);\n\nint main")
     cmake = '```cmake title="x"\ntarget_compile_definitions(a PRIVATE LEVEL=2)\n```\n'
     expect(programs("alone", folder, folder / "joined.cpp", page(needs + OUTPUT)), 1, "does not compile by itself")
@@ -101,4 +101,4 @@ def joins_programs_at_their_own_lines():
 
 with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
-    globals()[sys.argv[1]]()
+    globals()[sys.argv[2]]()

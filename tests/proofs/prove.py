@@ -70,12 +70,12 @@ def refute(given, claim, what):
 
 # ---- functions of the sources, as terms ----------------------------------------------------------------------------
 
-def align_up_text():
+def _align_up_text():
     return source(ALIGN, r"align_up\([^)]*\) noexcept \{\s*return ([^;]*);")
 
 
 def align_up(x, align, text=None):
-    return term(text or align_up_text(), value=x, align=align)
+    return term(text or _align_up_text(), value=x, align=align)
 
 
 def block_bytes(bytes_, granule):
@@ -90,7 +90,7 @@ def aligned_cursor(cursor, align, granule):
     return z3.If(term(condition, **names), term(aligned, **names), term(plain, **names))
 
 
-def max_fast_request():
+def _max_fast_request():
     return term(source(STATE, r"max_fast_request = ([^;]*);"))
 
 
@@ -105,7 +105,7 @@ def align_up_is_the_least_multiple_that_is_no_less():
         no_less = z3.And(z3.UGE(other, x), other & (align - 1) == 0)
         return z3.And(z3.UGE(up, x), up & (align - 1) == 0, z3.Implies(no_less, z3.UGE(other, up)))
 
-    text = align_up_text()
+    text = _align_up_text()
     prove(given, claim(text))
     refute(given, claim(text.replace("(align - 1)) &", "align) &")), "value + align")
 
@@ -159,7 +159,7 @@ def fast_path(bytes_, align, cursor, end, granule, text=None):
     sizes, room = source(ARENA, r"if \(([^;{(]*max_fast_request[^{]*)\) \[\[likely\]\] \{\s*const std::uintptr_t block = "
                                 r"aligned_cursor\(align\);\s*if \(([^;]*?) && chunk_->marks\.has_room\(\)\) \[\[likely\]\]")
     block = aligned_cursor(cursor, align, granule)
-    names = {"bytes": bytes_, "align": align, "max_fast_request": max_fast_request(), "block": block, "end_": end,
+    names = {"bytes": bytes_, "align": align, "max_fast_request": _max_fast_request(), "block": block, "end_": end,
              "block_bytes": lambda of: block_bytes(of, granule)}
     return z3.And(term(text or sizes, **names), term(room, **names)), block
 
@@ -171,7 +171,7 @@ def the_bump_path_stays_in_its_chunk():
     bytes_, align, cursor, end = map(value, ("bytes", "align", "cursor", "end"))
     # As reservations are refused that end later (reserve_chunk).
     limit = source(GROWTH, r"constexpr std::uintptr_t last = ([^;]*);")
-    last = term(limit.replace("std::numeric_limits<std::uintptr_t>::max()", str(SIZE_MAX)), max_fast_request=max_fast_request())
+    last = term(limit.replace("std::numeric_limits<std::uintptr_t>::max()", str(SIZE_MAX)), max_fast_request=_max_fast_request())
     for granule_bytes in (1, 16):  # of memory that a host must not touch, and of memory that it may
         granule = z3.BitVecVal(granule_bytes, 64)
         given = z3.And(is_power_of_two(align), z3.ULE(cursor, end), z3.ULE(end, last), cursor & (granule - 1) == 0, cursor != 0)
@@ -287,7 +287,7 @@ PROOFS = [align_up_is_the_least_multiple_that_is_no_less, align_down_is_the_larg
           positions_rise_over_chunks, a_looked_up_class_serves_size_and_alignment, a_block_is_aligned_as_its_size_is]
 
 
-def main():
+def _main():
     chosen = [proof for proof in PROOFS if len(sys.argv) == 2 or proof.__name__ in sys.argv[2:]]
     failures = 0
     for proof in chosen:
@@ -301,4 +301,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    _main()

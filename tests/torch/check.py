@@ -97,7 +97,7 @@ def stand_in(setters=SETTERS, has_allocators=True):
     return current
 
 
-def module():
+def _module():
     sys.path.insert(0, str(pathlib.Path(LIBRARY).parent))  # it is built beside the library
     import tidemark_torch
     return tidemark_torch
@@ -113,18 +113,18 @@ def exports_only_its_functions():
 
 def sets_each_function_of_the_allocator():
     current = stand_in()
-    module().install(resource="planned", max_cached_bytes=1 << 30)
+    _module().install(resource="planned", max_cached_bytes=1 << 30)
     expect("the functions", current[0].functions, {
         "alloc": "tidemark_torch_alloc", "free": "tidemark_torch_free", "set_reset_fn": "tidemark_torch_reset",
         "set_memory_fraction_fn": "tidemark_torch_memory_fraction", "set_base_alloc_fn": "tidemark_torch_base_alloc",
         "set_record_stream_fn": "tidemark_torch_record_stream", "set_begin_allocate_to_pool": "tidemark_torch_begin_pool",
         "set_end_allocate_to_pool_fn": "tidemark_torch_end_pool", "set_release_pool": "tidemark_torch_release_pool"})
-    expect_raised("a second time", RuntimeError, "Can't swap an already initialized allocator", module().install)
+    expect_raised("a second time", RuntimeError, "Can't swap an already initialized allocator", _module().install)
 
 
 def explains_an_invalid_setting():
     current = stand_in()
-    install = module().install
+    install = _module().install
     expect_raised("an unknown resource", ValueError,
                   "tidemark_torch: resource is 'arena'; it must be heap or planned", lambda: install(resource="arena"))
     for name, wrong, kind in (("bytes", -1, ValueError), ("bytes", 2**63, ValueError), ("kinds", 0, ValueError),
@@ -146,11 +146,11 @@ def explains_an_invalid_setting():
 def names_the_required_pytorch_version():
     current = stand_in(setters=SETTERS[:5])
     expect_raised("an old one", RuntimeError,
-                  "tidemark_torch: PyTorch 2.1.0 has no set_begin_allocate_to_pool; 2.2 or later has it", module().install)
+                  "tidemark_torch: PyTorch 2.1.0 has no set_begin_allocate_to_pool; 2.2 or later has it", _module().install)
     expect("allocators that were installed", current, [])
     stand_in(has_allocators=False)
     expect_raised("one without CUDA", RuntimeError,
-                  "tidemark_torch: this PyTorch has no torch.cuda.memory.CUDAPluggableAllocator", module().install)
+                  "tidemark_torch: this PyTorch has no torch.cuda.memory.CUDAPluggableAllocator", _module().install)
 
 
 def names_a_missing_library():
@@ -158,19 +158,19 @@ def names_a_missing_library():
     os.environ["TIDEMARK_TORCH_LIBRARY"] = "/nowhere/libtidemark_torch.so"
     expect_raised("without the library", RuntimeError,
                   "tidemark_torch: cannot load /nowhere/libtidemark_torch.so: /nowhere/libtidemark_torch.so: cannot open "
-                  "shared object file: No such file or directory; TIDEMARK_TORCH_LIBRARY may name it", module().begin_step)
+                  "shared object file: No such file or directory; TIDEMARK_TORCH_LIBRARY may name it", _module().begin_step)
 
 
 def creates_pools_with_separate_functions():
     current = stand_in()
-    pool = module().mem_pool()
+    pool = _module().mem_pool()
     expect("the functions", pool.allocator.functions,
            {"alloc": "tidemark_torch_segment_alloc", "free": "tidemark_torch_segment_free"})
     expect("PyTorch's own allocator", current, [])
 
 
 def marks_steps_without_a_device():
-    torch = module()
+    torch = _module()
     torch.begin_step()
     torch.begin_step(128)
     torch.begin_step(kind=-(2**70))

@@ -126,7 +126,7 @@ def random_blocks(chance, n, alignments=(1,), sizes=1000, moments=100):
     return "\n".join(lines) + "\n"
 
 
-def hard_to_prove():
+def _hard_to_prove():
     """17 blocks whose lowest plan is above their bound. An exact search needs some time for the proof."""
     chance = random.Random(18)
     lines = ["id,lower,upper,size,alignment"]
@@ -481,7 +481,7 @@ def makes_other_choices_with_another_seed():
 
 
 def proves_the_lowest_plan_above_the_bound():
-    text = hard_to_prove()
+    text = _hard_to_prove()
     said, rows = plan(text, "--node-limit", 3000000)
     expect("no plan is lower, and it is above the bound", (said["optimal"], said["height"] > said["bound"]), (True, True))
     expect("height", expect_sound(rows)[0], said["height"])
@@ -514,7 +514,7 @@ def writes_the_lowest_plan_if_the_capacity_is_not_met():
     expect("message", (status, errors),
            (1, "tidemark-plan: the blocks were not fitted into 49 bytes: no plan is lower than 50\n"))
     # It also ends after an exact search has refuted the capacity.
-    blocks = write(hard_to_prove())
+    blocks = write(_hard_to_prove())
     bound = printed(run(blocks, "--time-limit", 0)[1])["bound"]
     status, output, errors = run(blocks, "--capacity", bound)
     lowest = printed(output)["height"]
@@ -653,7 +653,7 @@ def ends_a_proof_for_three_blocks_in_a_cycle():
 
 
 def writes_no_proof_when_a_limit_ends_it():
-    blocks, proof = write(hard_to_prove()), folder / "proof.txt"
+    blocks, proof = write(_hard_to_prove()), folder / "proof.txt"
     status, output, errors = run(blocks, "--prove", proof, "--node-limit", 20)
     expect("status and errors", (status, errors),
            (1, f"tidemark-plan: {proof} was not written: there is no proof within the limits\n"))

@@ -5,6 +5,7 @@ is one fact.
 Cases that need matplotlib or chromium are skipped without them, with exit status 77 and the reason in
 GoogleTest's form, which ./run repeats.
 """
+import functools
 import gzip
 import html.parser
 import json
@@ -42,13 +43,14 @@ def run(*arguments):
 
 def report(text, *options):
     """Returns the page of a trace."""
-    needs_matplotlib()
+    _needs_matplotlib()
     (folder / "trace.csv").write_text(text)
     expect("status and output", run(folder / "trace.csv", "-o", folder / "report.html", *options), (0, "", ""))
     return (folder / "report.html").read_text()
 
 
-def needs_matplotlib():
+@functools.cache
+def _needs_matplotlib():
     interpreter = pathlib.Path(PROGRAM).read_text().split("\n", 1)[0].removeprefix("#!")
     if subprocess.run([interpreter, "-c", "import matplotlib"], capture_output=True).returncode != 0:
         skip(f"{interpreter} has no matplotlib")
@@ -101,7 +103,7 @@ def help_names_every_option():
 
 
 def names_a_page_that_cannot_be_written_and_leaves_nothing():
-    needs_matplotlib()
+    _needs_matplotlib()
     trace = folder / "trace.csv"
     trace.write_text(HEADER + "a,0,1,0\n")
     for page, reason in (
@@ -166,7 +168,7 @@ SMALL = HEADER + "a,0,100,0\na,5,0,0\na,1,2048,1\na,2,1,0\nf,0,0,2\nf,1,0,1\na,3
 
 
 def writes_a_page_into_a_pipe():
-    needs_matplotlib()
+    _needs_matplotlib()
     (folder / "trace.csv").write_text("op,id,bytes,thread\na,0,64,0\n")
     status, output, errors = run(folder / "trace.csv", "-o", "/dev/stdout")
     expect("status and errors", (status, errors), (0, ""))
@@ -247,7 +249,7 @@ def accepts_any_line_ends_and_the_largest_numbers():
 
 def shows_the_numbers_of_the_recorded_traces():
     # As shared with the traces: events, threads, peak, frees by another thread.
-    needs_matplotlib()
+    _needs_matplotlib()
     known = {"clang_syntax": ("199,400", "1", None, "0 blocks"), "lld_link": ("20,480", "5", None, "622 blocks"),
              "torch_gpt": ("9,834", "1", "79,152,324 B (75.5 MiB)", "0 blocks"), "torch_mlp": ("2,562", "1", None, "0 blocks")}
     for name, (events, threads, peak, foreign) in known.items():
@@ -587,7 +589,7 @@ def fills_the_frame_with_the_curve_in_a_browser():
 
 
 def shows_the_curve_in_a_picture_of_the_page():
-    needs_matplotlib()  # it reads the picture, so this case runs on the program's own interpreter
+    _needs_matplotlib()  # it reads the picture, so this case runs on the program's own interpreter
     page = recorded_page("clang_syntax.csv")
     picture = folder / "picture.png"
     browser("--window-size=1000,900", f"--screenshot={picture}", f"file://{folder}/report.html")
