@@ -470,7 +470,7 @@ TEST(plan, matches_the_lowest_of_all_orders_in_random_small_cases) {
 // P.3
 TEST(plan, is_never_higher_than_the_order_by_size) {
   std::mt19937_64 random{3};
-  for (std::size_t round = 0; round < 300; ++round) {
+  for (std::size_t round = 0; round < 300; round += 3) {
     const std::size_t alignment = round % 2 == 0 ? 1 : 64;
     const blocks asked = random_blocks(random, {.count = round, .moments = 50, .max_size = 1000});
     for (std::uint64_t nodes : {std::uint64_t{1}, std::uint64_t{3000}})

@@ -19,7 +19,7 @@ import tempfile
 # 45,000 lines for <tidemark/arena.hpp>, of which 29,323 are <memory_resource>, and 60 MB of interfaces
 # (decision 98).
 COUNTS = {
-    "tidemark/arena.hpp": {"lines": 37_513, "specializations": 2_975, "instructions": 1_902},
+    "tidemark/arena.hpp": {"lines": 37_513, "specializations": 2_975},
     "tidemark/pool.hpp": {"lines": 65_781, "specializations": 3_463},
     "tidemark/tidemark.hpp": {"lines": 82_444, "specializations": 9_051, "instructions": 4_659},
 }

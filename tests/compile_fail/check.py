@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles a file, which must succeed, and each CASE in it, which must fail with its message.
+"""Compiles files, which must succeed, and each CASE in them, which must fail with its message: check.py SOURCE... COMPILER FLAG...
 
 All cases are compiled together first. A case whose error another error hides is then compiled alone.
 A case "in N lines" is compiled alone: the compiler prints at most N lines, and the first error has the message.
@@ -10,22 +10,23 @@ import subprocess
 import sys
 import tempfile
 
-source, *compile_command = sys.argv[1:]
+sources = [argument for argument in sys.argv[1:] if argument.endswith(".cpp")]
+compile_command = sys.argv[1 + len(sources):]
 is_clang = "clang" in os.path.basename(compile_command[0])
 
 
 def precompile(folder):
-    """Returns options that use the file's includes precompiled, because each case would parse them again."""
+    """Returns options that use the files' includes precompiled, because each case would parse them again."""
     header = os.path.join(folder, "included.hpp")
     with open(header, "w") as out:
-        out.writelines(line for line in open(source) if line.startswith("#include <"))
+        out.writelines(dict.fromkeys(line for source in sources for line in open(source) if line.startswith("#include <")))
     made = header + (".pch" if is_clang else ".gch")
     # Clang would otherwise instantiate the headers' pending templates for each case, which is seven times
     # slower.
     once = ["-fpch-instantiate-templates"] if is_clang else []
     done = subprocess.run([*compile_command, *once, "-x", "c++-header", header, "-o", made], capture_output=True, text=True)
     if done.returncode != 0:
-        sys.exit(f"what {source} includes does not compile:\n{done.stderr}")
+        sys.exit(f"the includes do not compile:\n{done.stderr}")
     return ["-include-pch", made] if is_clang else ["-include", header]
 
 
@@ -48,8 +49,8 @@ def all_cases(text):
     return "\n".join(lines), case_of
 
 
-def errors_by_case():
-    """Returns the errors of all cases compiled together: number of a case -> texts. Errors without a case have number 0."""
+def errors_by_case(source):
+    """Returns the errors of all cases of a file compiled together: number of a case -> texts. Errors without a case have number 0."""
     text, case_of = all_cases(open(source).read())
     path = os.path.join(scratch.name, "all_cases.cpp")
     with open(path, "w") as out:
@@ -71,35 +72,41 @@ def shown_lines(text):
     return [line for line in text.splitlines() if not re.search(r"(file included|^ +) from <(built-in|command-line)>", line)]
 
 
+def check(source):
+    """Returns the number of cases, and of those that were compiled alone, and appends to `failures`."""
+    cases = re.findall(r"CASE == (\d+)\s+// (message|one sentence|in \d+ lines): (.*)", open(source).read())
+    plain = compile_file(source, "-DCASE=0")
+    if plain.returncode != 0 or not cases:
+        failures.append(f"{source} must compile without a case, and have cases:\n{plain.stderr}")
+    together = errors_by_case(source)
+    alone = 0
+    for number, kind, message in cases:
+        errors = together.get(int(number), [])
+        if kind == "one sentence" and (len(errors) != 1 or 0 in together):
+            errors = []
+        if not kind.startswith("in ") and any(re.search(message, error) for error in errors):
+            continue
+        alone += 1
+        result = compile_file(source, f"-DCASE={number}")
+        if result.returncode == 0:
+            failures.append(f"{source}: case {number} compiles and must not")
+        elif not re.search(message, result.stderr):
+            failures.append(f"{source}: case {number} fails without '{message}':\n{result.stderr}")
+        elif kind == "one sentence" and len(re.findall(r"error: ", result.stderr)) != 1:
+            failures.append(f"{source}: case {number} has more than one error:\n{result.stderr}")
+        elif kind.startswith("in "):
+            lines = shown_lines(result.stderr)
+            first = next((line for line in lines if "error: " in line), "")
+            if not re.search(message, first):
+                failures.append(f"{source}: case {number} has a first error without '{message}':\n{result.stderr}")
+            elif len(lines) > int(kind.split()[1]):
+                failures.append(f"{source}: case {number} has {len(lines)} lines:\n{result.stderr}")
+    return len(cases), alone
+
+
 scratch = tempfile.TemporaryDirectory()
 included = precompile(scratch.name)
-cases = re.findall(r"CASE == (\d+)\s+// (message|one sentence|in \d+ lines): (.*)", open(source).read())
 failures = []
-plain = compile_file(source, "-DCASE=0")
-if plain.returncode != 0:
-    failures.append(f"must compile without a case:\n{plain.stderr}")
-together = errors_by_case()
-alone = 0
-for number, kind, message in cases:
-    errors = together.get(int(number), [])
-    if kind == "one sentence" and (len(errors) != 1 or 0 in together):
-        errors = []
-    if not kind.startswith("in ") and any(re.search(message, error) for error in errors):
-        continue
-    alone += 1
-    result = compile_file(source, f"-DCASE={number}")
-    if result.returncode == 0:
-        failures.append(f"case {number} compiles and must not")
-    elif not re.search(message, result.stderr):
-        failures.append(f"case {number} fails without '{message}':\n{result.stderr}")
-    elif kind == "one sentence" and len(re.findall(r"error: ", result.stderr)) != 1:
-        failures.append(f"case {number} has more than one error:\n{result.stderr}")
-    elif kind.startswith("in "):
-        lines = shown_lines(result.stderr)
-        first = next((line for line in lines if "error: " in line), "")
-        if not re.search(message, first):
-            failures.append(f"case {number} has a first error without '{message}':\n{result.stderr}")
-        elif len(lines) > int(kind.split()[1]):
-            failures.append(f"case {number} has {len(lines)} lines:\n{result.stderr}")
-print(f"{len(cases)} cases, {alone} of them compiled alone, {len(failures)} failures", *failures, sep="\n")
-sys.exit(1 if failures or not cases else 0)
+numbers = [check(source) for source in sources]
+print("cases, and how many compiled alone:", numbers, f"{len(failures)} failures", *failures, sep="\n")
+sys.exit(1 if failures or not sources else 0)

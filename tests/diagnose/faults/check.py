@@ -77,9 +77,9 @@ def expect_rate(text, warnings, least, most):
 if how == "the_environment_sets_the_rate_once":
     for text in None, "", "0", "4294967295":
         expect_rate(text, [], 0, 1)
-    expect_rate("1", [], 10_000, 10_000)  # also of the arena that has a rate in the code
-    expect_rate("01", [], 10_000, 10_000)
-    expect_rate("100", [], 50, 200)
+    expect_rate("1", [], 2_000, 2_000)  # also of the arena that has a rate in the code
+    expect_rate("01", [], 2_000, 2_000)
+    expect_rate("100", [], 5, 60)
 elif how == "the_environment_is_warned_of_once_and_ignored_if_wrong":
     for text in "x", "-1", "+1", " 1", "1 ", "1x", "0x1", "1.0", "4294967296", "99999999999999999999":
         expect_rate(text, [f"{VARIABLE}: {VARIABLE} is '{text}', which is not a number from 0 to 4294967295; it is ignored"], 0, 0)

@@ -219,7 +219,7 @@ int count_trapped_scopes() {
   set_warning_handler([](warning const& seen) { std::printf("%s: %s\n", seen.resource, seen.message); });
   for (const std::uint32_t one_in : {0U, 0U, 0xffff'ffffU}) {
     arena step{{.trap = {.one_in = one_in}}};
-    for (int i = 0; i < 10'000; ++i) {
+    for (int i = 0; i < 2'000; ++i) {
       arena::scope scope{step};
       read(scope.push<int>(1));
     }
