@@ -119,10 +119,11 @@ def refuted_rule_counts_as_an_answer():
 
 
 def skips_steps_with_missing_software_and_states_the_reason():
-    status, text = Pack(place).go("memcheck", "use_after_rewind", "table", "pytorch", "nccl", sanitizer="exit 1")
+    status, text = Pack(place).go("memcheck", "use_after_rewind", "table", "pytorch", "training", "nccl", sanitizer="exit 1")
     (pathlib.Path(place) / "sanitizer").unlink()
     expect("skipped" in text and "PyTorch's allocator" in text, "PyTorch is missing", text)
-    expect("PyTorch on tidemark's allocator" in text and "training with PyTorch" in text, "they need PyTorch", text)
+    expect("PyTorch on tidemark's allocator" in text and "training with PyTorch\n" in text and "training with PyTorch by lengths" in text,
+           "they need PyTorch", text)
     expect("skipped" in text and " nccl" in text, "NCCL is missing", text)
 
 
