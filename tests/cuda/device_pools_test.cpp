@@ -494,6 +494,21 @@ TEST_F(device_pools_test, streams_of_one_capture_share_no_memory_until_it_ends) 
   EXPECT_EQ(memory.stats().captured_bytes, 0u);
 }
 
+TEST_F(device_pools_test, end_of_a_nested_capture_leaves_memory_to_the_stream_that_still_captures) {
+  in_capture(device, one, gpu::capture_mode::thread_local_, [&] {
+    void* const first = memory.allocate(3 * MiB, 256, one, 1);
+    memory.deallocate(first, 3 * MiB, 256);
+    memory.end_capture(1);
+    void* const nested = memory.allocate(3 * MiB, 256, two, 1);
+    EXPECT_NE(nested, first);
+    EXPECT_EQ(memory.allocate(3 * MiB, 256, one, 1), first);
+    memory.deallocate(nested, 3 * MiB, 256);
+    memory.end_capture(1);
+    EXPECT_EQ(memory.allocate(3 * MiB, 256, two, 1), nested);
+  });
+  memory.end_capture(1);
+}
+
 TEST_F(device_pools_test, an_output_freed_between_captures_waits_for_its_stream) {
   void* output = nullptr;
   in_capture(device, one, gpu::capture_mode::thread_local_,

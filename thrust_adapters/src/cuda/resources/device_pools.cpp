@@ -196,16 +196,20 @@ bool device_pools::release_graphs(std::uint64_t graphs) noexcept {
   return blocks == 0;
 }
 
+// A stream that still captures keeps its heap: the end is that of a nested capture, such as the body of a
+// conditional node, whose work is not ordered behind all streams of the open capture.
 void device_pools::end_capture(std::uint64_t graphs) noexcept {
   detail::late_reports late;
   const std::scoped_lock alone{maintenance_};
-  {
-    const std::scoped_lock lock{mutex_};
-    std::erase_if(serving_, [&](auto const& each) { return each.first.first == graphs && graphs != 0; });
-    for (stream_heap& each : heaps_) {
-      if (each.graphs() == graphs && graphs != 0)
+  if (graphs != 0) {
+    for_each_heap([&](stream_heap& each) {
+      if (each.graphs() == graphs && each.has_no_open_capture())
         each.serve_captures_of(gpu::detail::stream_returns::no_stream());
-    }
+    });
+    const std::scoped_lock lock{mutex_};
+    std::erase_if(serving_, [&](auto const& each) {
+      return each.first.first == graphs && each.second->serves(gpu::detail::stream_returns::no_stream());
+    });
   }
   for_each_heap([](stream_heap& each) { each.end_captures(); });
 }

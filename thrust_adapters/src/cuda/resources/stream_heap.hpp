@@ -84,6 +84,13 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
   }
   /// Returns true if work of the stream may use free memory of the heap at once.
   [[nodiscard]] bool serves(gpu::stream_handle stream) const noexcept { return returns_.is_own(stream); }
+  /// Returns true if the stream of a heap of graphs is not capturing.
+  [[nodiscard]] bool has_no_open_capture() const noexcept {
+    const gpu::detail::on_device here{*all_->driver_, all_->options_.device};
+    return serves(gpu::detail::stream_returns::no_stream()) ||
+           gpu::detail::capture_state_of(*all_->driver_, returns_.stream()) !=
+               gpu::detail::capture_state::capturing;
+  }
   void end_captures() noexcept { returns_.end_captures(); }
   void begin_step(std::uint64_t step_kind) {
     detail::late_reports late;

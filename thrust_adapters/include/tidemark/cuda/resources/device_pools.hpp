@@ -105,7 +105,7 @@ class device_pools {
   void deallocate(void* block, std::size_t bytes, std::size_t align,
                   gpu::stream_handle last_used_on) noexcept;
   /// Returns a block that is used only by work of its own stream and of the streams passed to `record_use`.
-  /// Ignores captures of its own stream.
+  /// Ignores captures of its own stream, and makes no driver call if no other stream used the block.
   void deallocate(void* block, std::size_t bytes, std::size_t align) noexcept;
   /// Records that work on `stream` uses the block too. `deallocate` then waits for the work that is on
   /// `stream` when it is called. @pre The stream outlives the block. @return false if no block begins at the
@@ -132,8 +132,10 @@ class device_pools {
   std::size_t release_captured() noexcept;
   /// Ends a capture that used a pool of graphs. Memory that is free then serves later captures of the
   /// pool, on any stream. Blocks that were deallocated during captures that have ended become free after
-  /// the present work of their streams. @pre No later launch uses these blocks, unless they are of pools of
-  /// graphs. O(heaps + blocks of graphs).
+  /// the present work of their streams. A stream that is still capturing keeps its memory of the pool. The
+  /// number of another pool is not detected, because a capture without allocations is valid. @pre The
+  /// streams of the capture exist. No later launch uses these blocks, unless they are of pools of graphs.
+  /// O(heaps + blocks of graphs).
   void end_capture(std::uint64_t graphs) noexcept;
   /// Returns the memory of a pool of graphs. Does nothing for an unknown pool. @pre The graphs have ended,
   /// the device has run their launches, and no capture is open. @return false, with nothing changed, if
