@@ -26,7 +26,8 @@ class late_comer : public testing::Test {
   }
   void end_step() {
     epoch_summary summary;
-    (void)group_.end(summary);
+    epoch_slab* chunks;
+    (void)group_.end(summary, chunks);
     group_.drop_reclaimed();
   }
   bool remove() { return group_.remove(block_, seen_, seen_.ended_as(block_status::untracked), false); }

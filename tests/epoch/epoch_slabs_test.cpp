@@ -68,6 +68,13 @@ TEST_F(epoch_slabs, hold_every_raw_block_of_at_most_1_kib) {
   memory.check_invariants();
 }
 
+TEST_F(epoch_slabs, that_were_full_serve_their_class_after_a_deallocation) {
+  const epoch e{memory};
+  const std::vector<void*> full = allocate_blocks(2 * 16, 1024);
+  memory.deallocate(full[3], 1024, 8);
+  EXPECT_EQ(memory.allocate(1024, 8), full[3]) << "although another slab is free";
+}
+
 TEST_F(epoch_slabs, are_unused_on_memory_that_the_host_must_not_touch) {
   epoch_resource without{{.host_memory = false}, &upstream};
   const epoch e{without};

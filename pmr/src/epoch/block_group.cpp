@@ -21,14 +21,15 @@ void block_group::detach_resource() noexcept {
   resource_.store(nullptr, std::memory_order_relaxed);
 }
 
-std::span<tracked_block*> block_group::end(epoch_summary& summary) noexcept {
+std::span<tracked_block*> block_group::end(epoch_summary& summary, epoch_slab*& free_chunks) noexcept {
   const std::scoped_lock guard{lock_};
   frame& ending = *innermost_;
   const std::size_t depth = depth_;
   kept_end_ = ending.first;
   // Local variables stay in registers, because this loop is most of the cost of an epoch.
   const struct ending how{ending.name, ending.is_buffer_group ? 0 : depth};
-  epoch_summary sum;
+  summary = {};
+  std::size_t reclaimed = 0, reclaimed_bytes = 0;
   const std::span<tracked_block*> log{log_};
   for (std::size_t i = ending.first; i < log.size(); ++i) {
     tracked_block* const block = log[i];
@@ -37,25 +38,25 @@ std::span<tracked_block*> block_group::end(epoch_summary& summary) noexcept {
       log[i] = nullptr;
       continue;
     }
-    const std::size_t bytes = block->bytes.load(std::memory_order_relaxed);
-    if (now.status() == block_status::tracked) {
-      sum.reclaimed += 1;
-      sum.reclaimed_bytes += bytes;
-      block->reclaim(how, now);
+    if (now.status() == block_status::kept) [[unlikely]] {
+      summary.promoted += 1;
+      summary.promoted_bytes += block->bytes.load(std::memory_order_relaxed);
+      if (depth == 1) {
+        log[i] = nullptr;
+        block->store(now.as(block_status::untracked));
+      } else {
+        log[i] = std::exchange(log[kept_end_], block);
+        block->move_to(kept_end_++);
+        block->store(now.as(block_status::tracked));
+      }
       continue;
     }
-    sum.promoted += 1;
-    sum.promoted_bytes += bytes;
-    if (depth == 1) {
-      log[i] = nullptr;
-      block->store(now.as(block_status::untracked));
-    } else {
-      log[i] = std::exchange(log[kept_end_], block);
-      block->move_to(kept_end_++);
-      block->store(now.as(block_status::tracked));
-    }
+    reclaimed += 1;
+    reclaimed_bytes += block->bytes.load(std::memory_order_relaxed);
+    block->reclaim(how, now);
   }
-  summary = sum;
+  summary.reclaimed = reclaimed;
+  summary.reclaimed_bytes = reclaimed_bytes;
   drain_slabs(ending, [&](epoch_slab& slab) { end_slab(slab, ending.name, summary); });
   innermost_ = --depth_ > 0 ? &frames_[depth_ - 1] : nullptr;
   reclaimed_.add(summary.reclaimed);
@@ -65,6 +66,7 @@ std::span<tracked_block*> block_group::end(epoch_summary& summary) noexcept {
     let_go_.add(summary.promoted);
     held_bytes_.subtract(summary.promoted_bytes);
     requests_chunks_ = true;
+    free_chunks = remove_chunks(false, true);
   }
   return std::span{log_}.subspan(kept_end_);
 }
@@ -111,36 +113,34 @@ tracked_block* block_group::find_around(std::uintptr_t address, std::size_t dept
 
 // ---- small blocks -----------------------------------------------------------------------------------------
 
-void* block_group::allocate_small_in_free_slab(std::size_t index, std::size_t bytes,
-                                               std::size_t block_bytes) noexcept {
-  {
-    const std::scoped_lock guard{lock_};
-    // A deallocation pays for the visit of one slab, or of 64 slabs if a chunk would be allocated otherwise.
-    const std::size_t slabs_per_deallocation = free_slabs_ != nullptr ? 1 : 64;
-    const std::uint64_t deallocations = deallocations_.value() + deallocations_outside_.value();
-    if ((deallocations - collected_) * slabs_per_deallocation > held_slabs_) {
-      collect_slabs();
-      collected_ = deallocations;
-    }
-    if (innermost_->with_room[index] == nullptr) {
-      if (free_slabs_ == nullptr) return nullptr;
-      epoch_slab& slab = *free_slabs_;
-      free_slabs_ = slab.next;
-      ++held_slabs_;
-      slab.begin(index, block_bytes);
-      slab.depth = static_cast<std::uint32_t>(depth_);
-      slab.use.store(epoch_slab::range_use::held, std::memory_order_release);
-      add_slab(slab);
-    }
+bool block_group::find_room(std::size_t index, std::size_t block_bytes) noexcept {
+  if (chunks_.load(std::memory_order_relaxed) == nullptr) return false;
+  const std::scoped_lock guard{lock_};
+  // A deallocation pays for the visit of 64 slabs, because a chunk would be allocated otherwise.
+  const std::uint64_t deallocations = deallocations_.value() + deallocations_outside_.value();
+  if (free_slabs_ == nullptr && 64 * (deallocations - collected_) > held_slabs_) {
+    collect_slabs();
+    collected_ = deallocations;
   }
-  return try_allocate_small(index, bytes);
+  if (innermost_->with_room[index] == nullptr && free_slabs_ != nullptr) begin_slab(index, block_bytes);
+  return innermost_->with_room[index] != nullptr;
+}
+
+void block_group::begin_slab(std::size_t index, std::size_t block_bytes) noexcept {
+  epoch_slab& slab = *free_slabs_;
+  free_slabs_ = slab.next;
+  ++held_slabs_;
+  slab.begin(index, block_bytes);
+  slab.depth = static_cast<std::uint32_t>(depth_);
+  slab.use.store(epoch_slab::range_use::held, std::memory_order_release);
+  add_slab(slab);
 }
 
 void block_group::collect_slabs() noexcept {
   for (frame& in : std::span{frames_}.first(depth_)) {
     drain_slabs(in, [&](epoch_slab& slab) {
       slab.collect();
-      if (slab.used > 0) return add_slab(slab);
+      if (slab.used() > 0) return add_slab(slab);
       remove_held(slab);
       free_slab(slab);
     });
@@ -158,12 +158,12 @@ void block_group::end_slab(epoch_slab& slab, char const* name, epoch_summary& su
   }
   sum.reclaimed += reclaimed;
   sum.reclaimed_bytes += reclaimed * slab.block_bytes;
-  sum.promoted += slab.used;
-  sum.promoted_bytes += std::size_t{slab.used} * slab.block_bytes.load();
+  sum.promoted += slab.used();
+  sum.promoted_bytes += std::size_t{slab.used()} * slab.block_bytes.load();
   slab.ended_by.store(name, std::memory_order_relaxed);
-  if (slab.used > 0 && --slab.depth > 0) return add_slab(slab);
+  if (slab.used() > 0 && --slab.depth > 0) return add_slab(slab);
   remove_held(slab);
-  if (slab.used == 0) return free_slab(slab);
+  if (slab.used() == 0) return free_slab(slab);
   slab.use.store(epoch_slab::range_use::kept, std::memory_order_release);
   ++slab.chunk->kept_slabs_of_chunk;
 }
@@ -174,49 +174,53 @@ std::size_t block_group::next_chunk_bytes() const noexcept {
   return (std::clamp(held_slabs_, min_slabs, max_slabs) + 1) * epoch_slab::range_bytes;
 }
 
-void block_group::add_chunk(byte_range added, counting_filter& ranges) {
+void block_group::add_chunk(byte_range added, counting_filter& ranges, std::size_t index,
+                            std::size_t block_bytes) {
   constexpr std::size_t range_bytes = epoch_slab::range_bytes;
-  const std::uintptr_t begin = align_up(added.begin, range_bytes);
-  const std::size_t slabs = (added.end() - begin) / range_bytes;
-  for (std::size_t i = 0; i < slabs; ++i) {
-    const std::uintptr_t range = begin + i * range_bytes;
-    if (table_.find(range) != nullptr) continue;
-    (void)table_.find_or_add(range);
-    ranges.insert(range);
+  epoch_slab *first = nullptr, **link = &first;
+  for (std::uintptr_t range = align_up(added.begin, range_bytes); range + range_bytes <= added.end();
+       range += range_bytes) {
+    epoch_slab* slab = table_.find(range);
+    if (slab == nullptr) {
+      slab = &table_.find_or_add(range);
+      ranges.insert(range);
+    }
+    slab->next_in_chunk = nullptr;
+    *link = slab;
+    link = &slab->next_in_chunk;
   }
   const std::scoped_lock guard{lock_};
-  epoch_slab& first = *table_.find(begin);
-  first.chunk_memory = added;
-  first.chunk_slabs = static_cast<std::uint32_t>(slabs);
-  first.kept_slabs_of_chunk = 0;
-  first.next_chunk = chunks_;
-  chunks_ = &first;
-  // Reverse order puts the first slab at the front of the list.
-  for (std::size_t i = slabs; i-- > 0;) {
-    epoch_slab& slab = *table_.find(begin + i * range_bytes);
-    slab.chunk = &first;
-    slab.holder.store(this, std::memory_order_relaxed);
-    poison(slab.address, range_bytes);
-    free_slab(slab);
+  first->chunk_memory = added;
+  first->kept_slabs_of_chunk = 0;
+  first->next_chunk = chunks_.load(std::memory_order_relaxed);
+  chunks_.store(first, std::memory_order_relaxed);
+  for (epoch_slab* slab = first; slab != nullptr; slab = slab->next_in_chunk) {
+    slab->chunk = first;
+    slab->holder.store(this, std::memory_order_relaxed);
+    poison(slab->address, range_bytes);
+    slab->use.store(epoch_slab::range_use::free, std::memory_order_release);
+    slab->next = slab->next_in_chunk != nullptr ? slab->next_in_chunk : free_slabs_;
   }
+  free_slabs_ = first;
+  begin_slab(index, block_bytes);
 }
 
-epoch_slab* block_group::remove_chunks(bool also_used) noexcept {
-  if (chunks_.load(std::memory_order_relaxed) == nullptr) return nullptr;
-  const std::scoped_lock guard{lock_};
-  if (held_slabs_ > 0) return nullptr;
+epoch_slab* block_group::remove_chunks(bool also_used, bool has_lock) noexcept {
+  std::unique_lock guard{lock_, std::defer_lock};
+  if (!has_lock) guard.lock();
+  epoch_slab* left = chunks_.load(std::memory_order_relaxed);
+  if (left == nullptr || held_slabs_ > 0) return nullptr;
   free_slabs_ = nullptr;
-  epoch_slab *left = chunks_, *gone = nullptr, **end_of_gone = &gone;
+  epoch_slab *gone = nullptr, **end_of_gone = &gone;
   for (epoch_slab** link = &left; *link != nullptr;) {
     epoch_slab& first = **link;
     const bool stays = !also_used && first.kept_slabs_of_chunk > 0;
-    for (std::size_t i = 0; i < first.chunk_slabs; ++i) {
-      epoch_slab& slab = *table_.find(first.address + i * epoch_slab::range_bytes);
+    for (epoch_slab* slab = &first; slab != nullptr; slab = slab->next_in_chunk) {
       if (!stays) {
-        slab.use.store(epoch_slab::range_use::upstreams, std::memory_order_release);
-        unpoison(slab.address, epoch_slab::range_bytes);
-      } else if (slab.use.load(std::memory_order_relaxed) == epoch_slab::range_use::free) {
-        slab.next = std::exchange(free_slabs_, &slab);
+        slab->use.store(epoch_slab::range_use::upstreams, std::memory_order_release);
+        unpoison(slab->address, epoch_slab::range_bytes);
+      } else if (slab->use.load(std::memory_order_relaxed) == epoch_slab::range_use::free) {
+        slab->next = std::exchange(free_slabs_, slab);
       }
     }
     if (stays) {
@@ -227,7 +231,7 @@ epoch_slab* block_group::remove_chunks(bool also_used) noexcept {
       end_of_gone = &first.next_chunk;
     }
   }
-  chunks_ = left;
+  chunks_.store(left, std::memory_order_relaxed);
   return gone;
 }
 
@@ -244,7 +248,7 @@ block_group::small_result block_group::deallocate_small_from_outside(epoch_slab&
   poison_block(slab, i);
   if (use == epoch_slab::range_use::kept) {
     slab.deallocate(i);
-    if (slab.used > 0) return small_result::deallocated;
+    if (slab.used() > 0) return small_result::deallocated;
     free_slab(slab);
     if (--slab.chunk->kept_slabs_of_chunk == 0) return small_result::chunk_is_free;
   } else {

@@ -41,7 +41,7 @@ void epoch_resource::detach() noexcept {
                                  group->innermost().name);
       }
       while (group->depth() != 0) (void)end_frame(*group);
-      return_chunks(*group, true);
+      return_chunks(group->remove_chunks(true));
       if (!is_open) continue;
     }
     group.release()->detach_resource();  // never freed: a thread's list or a buffer group points to it
@@ -77,21 +77,19 @@ void* epoch_resource::allocate_slow(detail::block_group& group, std::size_t byte
   if (index == detail::size_classes::none) return allocate_in(group, bytes, align).data();
   const std::size_t block_bytes = small_classes_.bytes(index);
   try {
-    void* block = group.allocate_small_in_free_slab(index, bytes, block_bytes);
-    if (block == nullptr && group.next_chunk_bytes() != 0) {
+    if (!group.find_room(index, block_bytes) && group.next_chunk_bytes() != 0) {
       // A chunk of two units contains at least one aligned range.
       constexpr std::size_t unit = detail::epoch_slab::range_bytes;
       const byte_range added = detail::allocate_by_halves(
           *options_.upstream, 2, group.next_chunk_bytes() / unit, unit, alignof(std::max_align_t));
       try {
-        group.add_chunk(added, filter_);
+        group.add_chunk(added, filter_, index, block_bytes);
       } catch (...) {
         options_.upstream->deallocate(added.data(), added.size);
         throw;
       }
-      block = group.allocate_small_in_free_slab(index, bytes, block_bytes);
     }
-    if (block != nullptr) return block;
+    if (void* const block = group.try_allocate_small(index, bytes)) return block;
   } catch (std::bad_alloc const&) {
     group.request_no_chunk();
   }
@@ -154,7 +152,7 @@ void epoch_resource::deallocate_from_outside(detail::epoch_slab& slab, void* blo
   // The range was ever a slab, and its holder lives as long as the resource.
   detail::block_group& holder = *slab.holder.load(std::memory_order_relaxed);
   const result done = holder.deallocate_small_from_outside(slab, block, small_class(bytes, align));
-  if (done == result::chunk_is_free) return_chunks(holder, false);
+  if (done == result::chunk_is_free) return_chunks(holder.remove_chunks(false));
   if (done == result::late) late_.fetch_add(1, std::memory_order_relaxed);
   if constexpr (check_level >= 2) {
     if (done == result::late) report_late(block, slab.ended_by.load(std::memory_order_relaxed));
@@ -168,8 +166,8 @@ void epoch_resource::deallocate_from_outside(detail::epoch_slab& slab, void* blo
   }
 }
 
-void epoch_resource::return_chunks(detail::block_group& group, bool also_used) noexcept {
-  for (detail::epoch_slab* chunk = group.remove_chunks(also_used); chunk != nullptr;) {
+void epoch_resource::return_chunks(detail::epoch_slab* chunk) noexcept {
+  while (chunk != nullptr) {
     const byte_range gone = chunk->chunk_memory;
     chunk = chunk->next_chunk;  // read before another thread can allocate the chunk
     options_.upstream->deallocate(gone.data(), gone.size);
@@ -270,7 +268,8 @@ void epoch_resource::release_group_of_this_thread(detail::block_group& group) no
 
 epoch_summary epoch_resource::end_frame(detail::block_group& group) noexcept {
   epoch_summary summary;
-  const auto reclaimed = group.end(summary);
+  detail::epoch_slab* free_chunks = nullptr;
+  const auto reclaimed = group.end(summary, free_chunks);
   // Reverse order lets a stack-like upstream reclaim its newest blocks.
   for (detail::tracked_block* const block : reclaimed | std::views::reverse) {
     if (block == nullptr) continue;
@@ -280,7 +279,7 @@ epoch_summary epoch_resource::end_frame(detail::block_group& group) noexcept {
     options_.upstream->deallocate(block->data(), bytes, block->load().align());
   }
   group.drop_reclaimed();
-  if (group.depth() == 0) return_chunks(group, false);
+  return_chunks(free_chunks);
   return summary;
 }
 

@@ -242,7 +242,7 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   // Deallocates a slab block of another thread, or a kept block. Also handles late and wrong calls.
   TIDEMARK_COLD void deallocate_from_outside(detail::epoch_slab& slab, void* block, std::size_t bytes,
                                              std::size_t align) noexcept;
-  void return_chunks(detail::block_group& group, bool also_used) noexcept;
+  void return_chunks(detail::epoch_slab* chunk) noexcept;
   void report_late(void* block, char const* by) const noexcept;
   [[nodiscard]] detail::tracked_block& allocate_in(detail::block_group& group, std::size_t bytes,
                                                    std::size_t align);

@@ -108,9 +108,10 @@ class block_group {
   /// Makes a frame end as soon as the frames inside it have ended.
   void abandon(std::size_t depth) noexcept { frames_[depth - 1].is_abandoned = true; }
   /// Ends the innermost frame. Kept blocks move to the outer frame, or leave the group if there is no outer
-  /// frame. All other blocks are marked as reclaimed. @return records of the reclaimed blocks, mixed with
-  /// nulls, valid until `drop_reclaimed`. O(blocks).
-  [[nodiscard]] std::span<tracked_block*> end(epoch_summary& summary) noexcept;
+  /// frame. All other blocks are marked as reclaimed. @param free_chunks set to the result of
+  /// `remove_chunks(false)` @return records of the reclaimed blocks, mixed with nulls, valid until
+  /// `drop_reclaimed`. O(blocks).
+  [[nodiscard]] std::span<tracked_block*> end(epoch_summary& summary, epoch_slab*& free_chunks) noexcept;
   void drop_reclaimed() noexcept { log_.resize(kept_end_); }
 
   // ---- blocks
@@ -171,13 +172,12 @@ class block_group {
   }
   /// @pre the group holds the slab
   void set_recent(epoch_slab& slab) noexcept { recent_[place_of(slab.address)] = &slab; }
-  /// Allocates a small block after searching for slabs with free blocks; null if there is no free slab.
-  /// O(slabs of the epochs), amortised O(1).
-  [[nodiscard]] TIDEMARK_COLD void* allocate_small_in_free_slab(std::size_t index, std::size_t bytes,
-                                                                std::size_t block_bytes) noexcept;
-  /// Divides a chunk into free slabs, and adds new ranges to the table and the filter. @throws whatever the
-  /// bookkeeping memory throws; the group is unchanged then
-  void add_chunk(byte_range added, counting_filter& ranges);
+  /// Makes room for a small block: visits the slabs with deallocated blocks, or begins a free slab. @return
+  /// false if there is no free slab. O(slabs of the epochs), amortised O(1).
+  [[nodiscard]] TIDEMARK_COLD bool find_room(std::size_t index, std::size_t block_bytes) noexcept;
+  /// Divides a chunk into free slabs, the first of them for a class of the innermost epoch. Adds new ranges to
+  /// the table and the filter. @throws whatever the bookkeeping memory throws; the group is unchanged then
+  void add_chunk(byte_range added, counting_filter& ranges, std::size_t index, std::size_t block_bytes);
   /// Returns the bytes of the next chunk: one slab for each held slab, but at least 3 and at most 63, and one
   /// more slab for alignment. Returns 0 after `request_no_chunk`.
   [[nodiscard]] std::size_t next_chunk_bytes() const noexcept;
@@ -185,10 +185,13 @@ class block_group {
   void request_no_chunk() noexcept { requests_chunks_ = false; }
   /// Removes the chunks without used slabs, or all chunks if `also_used`. Does nothing while an epoch has
   /// slabs. Their ranges become the upstream's.
+  /// @param has_lock true if the caller has the group's lock
   /// @return the first slab of each removed chunk, newest first, linked by `next_chunk`. O(slabs).
-  [[nodiscard]] epoch_slab* remove_chunks(bool also_used) noexcept;
-  /// Deallocates a live block of a slab, on the group's own thread.
+  [[nodiscard]] epoch_slab* remove_chunks(bool also_used, bool has_lock = false) noexcept;
+  /// Deallocates a live block of a held slab, on the group's own thread.
   void deallocate_small(epoch_slab& slab, std::size_t i) noexcept {
+    if (slab.is_full()) [[unlikely]]
+      add_with_room(slab);
     slab.deallocate(i);
     poison_block(slab, i);
     deallocations_.add(1);
@@ -216,6 +219,9 @@ class block_group {
   block_group* outer_on_thread = nullptr;  // the next of the thread's groups, each of another resource
 
  private:
+  void add_with_room(epoch_slab& slab) noexcept {
+    slab.next_with_room = std::exchange(frames_[slab.depth - 1].with_room[slab.class_index], &slab);
+  }
   [[nodiscard]] static std::size_t place_of(std::uintptr_t range) noexcept {
     return range / epoch_slab::range_bytes % recent_places;
   }
@@ -255,10 +261,8 @@ class block_group {
 
   // Adds a held slab to the lists of its frame.
   void add_slab(epoch_slab& slab) noexcept {
-    frame& in = frames_[slab.depth - 1];
-    slab.next = std::exchange(in.slabs, &slab);
-    if (slab.is_full()) return;
-    slab.next_with_room = std::exchange(in.with_room[slab.class_index], &slab);
+    slab.next = std::exchange(frames_[slab.depth - 1].slabs, &slab);
+    if (!slab.is_full()) add_with_room(slab);
   }
   // Counts a held slab out, because it becomes free or kept.
   void remove_held(epoch_slab& slab) noexcept {
@@ -284,6 +288,8 @@ class block_group {
   // Finds the blocks that were deallocated in slabs, and frees slabs without blocks. O(slabs).
   void collect_slabs() noexcept;
   void end_slab(epoch_slab& slab, char const* name, epoch_summary& sum) noexcept;
+  // Begins a slab of the innermost epoch. @pre a slab is free
+  void begin_slab(std::size_t index, std::size_t block_bytes) noexcept;
 
   std::atomic<epoch_resource const*> resource_;  // atomic: a thread reads its list during `detach_resource`
   epoch_slab_table& table_;

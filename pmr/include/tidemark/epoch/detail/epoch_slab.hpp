@@ -27,8 +27,8 @@ class block_group;
 /// Thread-safety: the group's thread allocates and deallocates in held slabs without a lock. All other
 /// operations need the lock of the holder, or of the last holder if the range is the upstream's.
 ///
-/// Invariants: `used == allocated bits among the first blocks bits`; later bits of the last word are set;
-/// `freed_outside` and `is_kept` are subsets of `allocated`; a free range has no bits set in these two.
+/// Invariants: `unused == clear bits among the first blocks bits of allocated`; later bits of the last word
+/// are set; `freed_outside` and `is_kept` are subsets of `allocated`; a free range has no bits set in these.
 struct epoch_slab {
   static constexpr std::size_t range_bytes = 16 * KiB;
   static constexpr std::size_t min_block_bytes = 16, max_block_bytes = 1 * KiB;
@@ -65,18 +65,21 @@ struct epoch_slab {
   /// Prepares a free range for blocks of one size.
   void begin(std::size_t index, std::size_t bytes_of_block) noexcept {
     ended_by.store(nullptr, std::memory_order_relaxed);
-    class_index = static_cast<std::uint32_t>(index);
-    block_bytes = static_cast<std::uint32_t>(bytes_of_block);
-    reciprocal = static_cast<std::uint32_t>((std::uint64_t{1} << 32) / bytes_of_block + 1);
-    blocks = static_cast<std::uint32_t>(range_bytes / bytes_of_block);
+    constexpr auto relaxed = std::memory_order_relaxed;
+    class_index.store(static_cast<std::uint32_t>(index), relaxed);
+    block_bytes.store(static_cast<std::uint32_t>(bytes_of_block), relaxed);
+    reciprocal.store(static_cast<std::uint32_t>((std::uint64_t{1} << 32) / bytes_of_block + 1), relaxed);
+    unused = static_cast<std::uint32_t>(range_bytes / bytes_of_block);
+    blocks.store(unused, relaxed);
     cursor = 0;
-    for (std::size_t w = 0; w < reclaimed.size(); ++w) {
+    for (std::size_t w = 0; w < word_count(); ++w) {
       set(reclaimed, w, 0);
       set(allocated, w, 0);
     }
     set(allocated, word_count() - 1, bits_behind());
   }
-  [[nodiscard]] bool is_full() const noexcept { return used == blocks; }
+  [[nodiscard]] bool is_full() const noexcept { return unused == 0; }
+  [[nodiscard]] std::uint32_t used() const noexcept { return blocks - unused; }
   /// Allocates a block. @pre not full
   [[nodiscard]] void* allocate() noexcept {
     std::uint64_t free = ~word(allocated, cursor);
@@ -86,7 +89,7 @@ struct epoch_slab {
     }
     const auto bit = static_cast<std::uint32_t>(std::countr_zero(free));
     set(allocated, cursor, ~free | (free & (~free + 1)));
-    ++used;
+    --unused;
     return reinterpret_cast<void*>(address + std::uintptr_t{cursor * 64 + bit} * block_bytes.load());
   }
   /// Returns the index of the block that contains an address; `none` if the address lies after the last
@@ -114,7 +117,7 @@ struct epoch_slab {
     const std::uint64_t bit = std::uint64_t{1} << i % 64;
     set(allocated, i / 64, word(allocated, i / 64) & ~bit);
     set(is_kept, i / 64, word(is_kept, i / 64) & ~bit);
-    --used;
+    ++unused;
   }
   /// Deallocates a block on another thread. The block can be allocated again after `collect`.
   void deallocate_from_outside(std::size_t i) noexcept {
@@ -131,7 +134,7 @@ struct epoch_slab {
       set(is_kept, w, word(is_kept, w) & ~gone);
       set(freed_outside, w, 0);
     }
-    used -= static_cast<std::uint32_t>(freed);
+    unused += static_cast<std::uint32_t>(freed);
     return freed;
   }
   /// Marks a live block as kept. @return true if the block was not kept before
@@ -154,7 +157,8 @@ struct epoch_slab {
     }
     set(allocated, word_count() - 1, word(allocated, word_count() - 1) | bits_behind());
     cursor = 0;
-    return std::exchange(used, kept) - kept;
+    const std::uint32_t before = std::exchange(unused, blocks - kept);
+    return unused - before;
   }
   using row = std::array<std::atomic<std::uint64_t>, max_blocks / 64>;
 
@@ -162,18 +166,19 @@ struct epoch_slab {
   std::atomic<range_use> use{range_use::upstreams};
   std::atomic<block_group*> holder{nullptr};  // once set never null; groups live as long as the resource
   std::uint32_t depth = 0;                    // of the epoch, if the range is held
-  std::uint32_t used = 0;
-  std::uint32_t cursor = 0;  // word of a row where the search for a free block begins
+  std::uint32_t unused = 0;                   // blocks of a held or kept range that are not live
+  std::uint32_t cursor = 0;                   // word of a row where the search for a free block begins
   // Late deallocations on other threads may read these at any time.
   std::atomic<std::uint32_t> class_index{0}, block_bytes{0}, blocks{0};
   std::atomic<std::uint32_t> reciprocal{0};    // 2^32 / block_bytes, rounded up: exact below range_bytes
   std::atomic<char const*> ended_by{nullptr};  // the name of the epoch that reclaimed its blocks last
   epoch_slab* next = nullptr;                  // in the list of its epoch's slabs, or of free slabs
   epoch_slab* next_with_room = nullptr;        // in the list of its epoch and class
+  epoch_slab* next_in_chunk = nullptr;
   epoch_slab* chunk = nullptr;  // first slab of the chunk; only the first slab uses the members below
   epoch_slab* next_chunk = nullptr;
   byte_range chunk_memory{};
-  std::uint32_t chunk_slabs = 0, kept_slabs_of_chunk = 0;
+  std::uint32_t kept_slabs_of_chunk = 0;
   // In a range that is not held, `reclaimed` describes the previous blocks. A late deallocation of such a
   // block is recognised until the upstream allocates a block at its address.
   row allocated{}, freed_outside{}, is_kept{}, reclaimed{};
