@@ -24,15 +24,14 @@ HEAD = """# Benchmarks
 {summary} ([the reasons](benchmarks/reasons.md)).
 
 Each of the {count} main rows is a speed target of the design, a claim of the README, a goal of version 0.2, or a comparison that was
-lost before. Targets of these without a row are [retired](benchmarks/reasons.md#retired-targets). `./run bench --document` measures the
-rows and writes this page; this run took {minutes:g} minutes.
+lost before; other such targets are [retired](benchmarks/reasons.md#retired-targets). `./run bench --document` measures the rows
+and writes this page; this run took {minutes:g} minutes.
 
-Each row runs {repetitions} times, {seconds:g} s each time, ours and the peer in one process and in random order. A ratio is the peer's value
-divided by ours in one run: above 1, ours is better. Each column is the median of all runs. The median ratio therefore differs
-from the ratio of the two medians, because the machine's load changes between runs. A target is a ratio (`2 x`), a limit
-(`<= 3`) or a limit of what ours adds to the peer (`+4`); times are in nanoseconds. A target is *met* if the whole 95 % interval
-of the median meets it, *not met* if no part does, and *undecided* otherwise ([decision 24](decisions/0024-measurement-of-speed.md)).
-Charts show each row divided by its target, with the interval as a line: a bar to the right of 1 meets the target.
+A value is the median of {repetitions} runs of {seconds:g} s (6 if a run takes seconds), ours and the peer in one process
+([decision 24](decisions/0024-measurement-of-speed.md)). A ratio is the peer's value divided by ours in one run: above 1, ours is
+better. A target is a ratio (`2 x`), a limit (`<= 3`) or a limit of what ours adds to the peer (`+4`); times are in nanoseconds.
+A target is *met* if the whole 95 % interval of the median meets it, *not met* if no part does, and *undecided* otherwise. A bar to
+the right of 1 meets its target.
 
 | | |
 |---|---|
@@ -40,8 +39,7 @@ Charts show each row divided by its target, with the interval as a line: a bar t
 | tidemark | {tidemark} |
 | peers | {peers} |
 
-[The table of all rows](benchmarks/all_rows.csv) is measured by `./run bench --all`; its date is in each row. `./run bench TOPIC` measures one topic,
-`--trace FILE` adds a recorded trace, and `--instructions` counts instructions, which do not depend on the machine's load.
+`./run bench --all` measures [all rows](benchmarks/all_rows.csv), `./run bench TOPIC` one topic; `--instructions` counts instructions.
 """
 
 REASONS = """# Why targets are missed
@@ -73,11 +71,6 @@ def number(value):
     if value is None:
         return ""
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}" if value and abs(value) < 0.01 else f"{value:.2f}"
-
-
-def metric(result):
-    """Returns the metric in words."""
-    return {"p99_99_ns": "99.99th percentile, ns", "grown_kib": "peak KiB", "peak_mib": "peak MiB"}.get(result["metric"], result["metric"].replace("_", " "))
 
 
 def share_of_time(results):
@@ -152,15 +145,16 @@ def measured(result):
 
 
 def table(results):
-    head = ["| topic | row | metric | ours | peer | measured | 95 % interval | target | |", "|---|---|---|---:|---:|---:|---:|---:|---|"]
+    head = ["| topic | row | ours | peer | measured | 95 % interval | target | |", "|---|---|---:|---:|---:|---:|---:|---|"]
 
     def named(result):
-        of = ", ".join(result[key] for key in ("part", "best_peer") if key in result)
+        unit = {"grown_kib": "KiB", "peak_mib": "MiB", "resident_mib": "MiB"}.get(result["metric"])
+        of = ", ".join(result[key] for key in ("part", "best_peer") if key in result) or unit
         return f"{result['name']} ({of})" if of else result["name"]
 
     return "\n".join(head + [
         f"| {result['topic']} | {named(result)} | "
-        f"{metric(result)} | {number(ours(result))} | {number(peer(result))} | {measured(result)} | "
+        f"{number(ours(result))} | {number(peer(result))} | {measured(result)} | "
         f"{interval(result)} | {result['target']} | {verdict(result)} |" for result in results]) + "\n"
 
 
@@ -192,7 +186,7 @@ def write(report, folder):
         about = entry["about"].replace("SHARE_OF_TIME", share_of_time(results))
         if results:
             draw(results, charts / f"{topic}.svg")
-            text += f"\n## {entry['title']}\n\n{about}\n\n![{topic}: rows by their targets](benchmarks/{topic}.svg)\n"
+            text += f"\n## {entry['title']}\n\n{about}\n\n![{topic}: chart](benchmarks/{topic}.svg)\n"
         elif not entry["targets"]:
             text += f"\n## {entry['title']}\n\n{about}\n"
     text += ("\n## The main rows\n\nA row of several sizes is their geometric mean, or the worst of them if its name says so. Names of the worst, "

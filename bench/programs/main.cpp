@@ -125,13 +125,20 @@ struct usage {
   double user, system, faults;
 };
 
-/// Maximum memory of this program. getrusage's maximum begins with that of the process that started it.
+/// Maximum memory of this program, without pages of files: other processes share these, and code that lies in
+/// many pages is not memory of an allocator. getrusage's maximum begins with that of the process that started it.
 std::uint64_t peak_bytes() {
   std::ifstream status{"/proc/self/status"};
+  std::uint64_t all = 0, of_files = 0;  // pages of files stay resident until the system needs them
   for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("VmHWM:")) return std::strtoull(line.c_str() + 6, nullptr, 10) * 1024;
+    const std::string_view text = line;
+    const auto kib_after = [&](std::string_view key) {
+      return text.starts_with(key) ? std::strtoull(text.data() + key.size(), nullptr, 10) : 0;
+    };
+    all += kib_after("VmHWM:");
+    of_files += kib_after("RssFile:");
   }
-  return 0;
+  return (all - of_files) * 1024;
 }
 
 /// A system call that strace shows, and that programs do not make otherwise.
