@@ -343,7 +343,10 @@ TEST(device_pools_without_mapping, use_chunks_from_the_first_refused_call_and_re
         EXPECT_EQ(memory.allocate(bytes, 256, each), block);
       }
     }
-    EXPECT_EQ(device.count("cuMemAlloc"), 6u);
+    in_capture(device, one, gpu::capture_mode::thread_local_,
+               [&] { memory.deallocate(memory.allocate(3 * MiB, 256, one, 1), 3 * MiB, 256); });
+    memory.end_capture(1);
+    EXPECT_EQ(device.count("cuMemAlloc"), 7u);
     EXPECT_EQ(memory.stats().held_bytes, device.outstanding);
     EXPECT_EQ(device.reserved_bytes(), 0u);
     EXPECT_EQ(recorder.count(warning_kind::refused_memory), 1u);

@@ -54,9 +54,9 @@ device_heap::device_heap(device_pool_options const& options, driver& driver, boo
     require_memory(driver, "cudaSetDevice", here.result(), name_);
     const status granularity = driver.granularity(device_, unit_bytes_);
     unit_bytes_ = std::max(unit_bytes_, heap_region::page_bytes);
-    if (granularity == status::not_supported || whole_allocations::are_needed()) {
+    if (granularity == status::not_supported) report_no_mapping();
+    if (budget_->is_mapping_refused() || whole_allocations::are_needed()) {
       use_chunks();
-      if (granularity == status::not_supported) report_no_mapping();
     } else {
       memory_info info;
       require_memory(driver, "cuMemGetAllocationGranularity", granularity, name_);

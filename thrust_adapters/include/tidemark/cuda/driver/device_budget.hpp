@@ -208,6 +208,10 @@ class device_budget {
   [[nodiscard]] bool claim_mapping_report() noexcept {
     return !is_mapping_reported_.exchange(true, std::memory_order_relaxed);
   }
+  /// Returns true if the device is known to map no memory.
+  [[nodiscard]] bool is_mapping_refused() const noexcept {
+    return is_mapping_reported_.load(std::memory_order_relaxed);
+  }
   /// Returns true if the limit allows this many more bytes.
   [[nodiscard]] bool has_room(std::size_t bytes) const noexcept {
     const std::size_t held = held_bytes(), limit = this->limit();
