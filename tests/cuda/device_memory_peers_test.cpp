@@ -149,7 +149,7 @@ double held_by_batches(contender const& on, std::uint32_t seed) {
 }
 
 double held_by_perceptron(contender const& on) {
-  return held_by_steps(on, "mlp", 7200, [](std::size_t) { return std::size_t{2}; });
+  return held_by_steps(on, "mlp", 7200, [](std::size_t) { return std::size_t{1}; });
 }
 
 /// Blocks of 1 B to 1 GiB, some 40 GiB of them live.

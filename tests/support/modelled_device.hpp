@@ -37,6 +37,8 @@ class modelled_device final : public gpu::driver {
   [[nodiscard]] std::size_t peak_held_bytes() const noexcept { return peak_held_bytes_; }
   /// Calls to the driver that take time.
   [[nodiscard]] std::uint64_t calls() const noexcept { return calls_; }
+  /// Returns the time of these calls, without waits.
+  [[nodiscard]] double call_us() const noexcept { return call_us_; }
 
   status current_device(gpu::device_number& device) noexcept override { return device = 0, status::success; }
   status current_context(gpu::context_handle& context) noexcept override {
@@ -119,6 +121,7 @@ class modelled_device final : public gpu::driver {
   }
   status spend(double us) noexcept {
     host_us_ += us;
+    call_us_ += us;
     ++calls_;
     return status::success;
   }
@@ -130,7 +133,7 @@ class modelled_device final : public gpu::driver {
 
   std::size_t capacity_bytes_;
   std::size_t held_bytes_ = 0, peak_held_bytes_ = 0;
-  double host_us_ = 0, device_us_ = 0;
+  double host_us_ = 0, device_us_ = 0, call_us_ = 0;
   std::uint64_t calls_ = 0;
   std::uintptr_t next_address_ = std::uintptr_t{1} << 45;
   gpu::physical_handle last_handle_ = 0;

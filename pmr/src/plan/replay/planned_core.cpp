@@ -169,7 +169,11 @@ planned_core::planned_core(planned_region& region, bool host_accessible, planned
       kinds_{std::make_unique<kinds_of_steps>(options_.max_kinds, !is_borrowed_)},
       foreign_{std::make_unique<foreign_blocks>()},
       recorder_{std::make_unique<step_recorder>()} {
-  if (is_borrowed_) options_.max_slots = 1;  // slots of blocks that outlive a step have no bytes
+  if (is_borrowed_) {
+    options_.max_slots = 1;  // slots of blocks that outlive a step have no bytes
+    // The first plan then gets memory that the fallback does not hold in excess.
+    if (auto* const ours = dynamic_cast<distinct_resource*>(options_.fallback)) ours->release_unused();
+  }
   no_plan_.move_position_to(fast_path_);
 }
 

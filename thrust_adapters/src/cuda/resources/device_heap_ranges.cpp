@@ -57,7 +57,7 @@ bool device_heap::make_room() {
 
 heap_range* device_heap::try_allocate_range(std::size_t bytes, std::size_t align, char const*& refusal) {
   ranges_.prepare();
-  if (heap_range* const ready = find_ready(bytes, align)) return &cut_ready(*ready, bytes, align);
+  if (heap_range* const ready = ranges_.best_fit(bytes, align)) return &cut_ready(*ready, bytes, align);
   if (upstream_ == nullptr) {
     try {
       return map_range(bytes, align, refusal);
@@ -76,7 +76,7 @@ heap_range* device_heap::try_allocate_range(std::size_t bytes, std::size_t align
 void* device_heap::allocate_ready(std::size_t bytes) noexcept {
   if (bytes > tidemark::detail::max_block_bytes || !ranges_.is_prepared()) return nullptr;
   const std::size_t size = large_size(bytes);
-  heap_range* const ready = find_ready(size, default_alignment);
+  heap_range* const ready = ranges_.best_fit(size, default_alignment);
   if (ready == nullptr || !heap_ranges::has_pages(*ready)) return nullptr;
   large_bytes_ += size;
   requested_bytes_ += bytes;
@@ -84,20 +84,12 @@ void* device_heap::allocate_ready(std::size_t bytes) noexcept {
   return reinterpret_cast<void*>(cut_ready(*ready, size, default_alignment).begin);
 }
 
-// Returns a free range with memory for a block; null if there is no such range, or if memory is better mapped
-// to a smaller range.
-heap_range* device_heap::find_ready(std::size_t bytes, std::size_t align) const noexcept {
-  heap_range* const ready = ranges_.best_fit(bytes, align);
-  const bool is_best = ready != nullptr && (prefers_memory() || !fits_a_smaller_range(bytes, align, *ready));
-  return is_best ? ready : nullptr;
-}
-
 heap_range* device_heap::map_range(std::size_t bytes, std::size_t align, char const*& refusal) {
   if (bytes > total_bytes_ || align > addresses_per_byte_of_memory * total_bytes_) {
     refusal = device_memory_exhausted;
     return nullptr;
   }
-  // A smaller range without memory may have been preferred to a range with memory.
+  // Memory that was gathered before a refusal may be sufficient.
   const auto cut_ready_range = [&]() -> heap_range* {
     ranges_.prepare();  // `map` may have retired a range
     heap_range* const fits = ranges_.best_fit(bytes, align);
@@ -148,6 +140,7 @@ heap_range& device_heap::cut_ready(heap_range& ready, std::size_t bytes, std::si
 heap_range& device_heap::cut(heap_range& from, std::uintptr_t begin, std::size_t bytes) {
   heap_ranges::reserve_pages(*from.region, begin + bytes);
   cut_bytes_ += bytes;
+  all_cut_bytes_ += bytes;
   peak_cut_bytes_ = std::max(peak_cut_bytes_, cut_bytes_);
   const std::size_t missing_before =
       from.missing_bytes == 0 ? 0 : place_at(from, from.begin, begin - from.begin).missing * unit_bytes_;
@@ -192,13 +185,6 @@ void device_heap::record_due_mark() noexcept {
 }
 
 // ---- memory behind addresses ------------------------------------------------------------------------------
-
-bool device_heap::fits_a_smaller_range(std::size_t bytes, std::size_t align,
-                                       heap_range const& ready) const noexcept {
-  heap_range const* const smallest = ranges_.lacking().first(bytes);
-  return smallest != nullptr && smallest->bytes < ready.bytes &&
-         heap_ranges::place_in(*smallest, bytes, align) != 0;
-}
 
 device_heap::placement device_heap::place_at(heap_range& range, std::uintptr_t begin,
                                              std::size_t bytes) const noexcept {
@@ -249,13 +235,13 @@ device_heap::placement device_heap::cheapest_place(std::size_t bytes, std::size_
     const placement here = cheapest_place_in(*range, bytes, align);
     if (here.range != nullptr && (best.range == nullptr || here.missing < best.missing)) best = here;
   };
-  int tries = prefers_memory() ? places_tried : 1;
+  int tries = places_tried;
   free_lists const& lacking = ranges_.lacking();
   for (heap_range* at = lacking.first(bytes); at != nullptr && --tries >= 0; at = lacking.next(*at)) {
     consider(at);
     if (best.range != nullptr && best.missing == 0) return best;
   }
-  if (tries < 0 && (prefers_memory() || best.range == nullptr)) consider(lacking.last());
+  if (tries < 0) consider(lacking.last());
   return best;
 }
 

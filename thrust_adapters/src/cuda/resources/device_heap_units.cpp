@@ -14,10 +14,12 @@
 namespace tidemark::gpu::detail {
 namespace {
 
-// The heap creates new memory, instead of moving units, up to this share above the peak of live bytes. The
-// share is smaller for the first allocations, which are most of those of a program with plans, and 0 after a
-// trim, because the program then needs little memory.
-constexpr std::size_t first_slack = 96, later_slack = 54;
+// The heap creates memory up to the peak of live bytes and a slack, and moves idle units beyond. The slack is
+// this share of the peak, and grows with the moves beyond the budget: this many make it as large as the peak.
+constexpr std::size_t slack_share = 54, moves_per_peak = 16'000;
+// The slack after a trim of an empty heap, which a program with plans begins with. After any other trim the
+// slack is 0, because the program then needs little memory.
+constexpr std::size_t slack_share_of_plans = 100;
 // The next blocks may need memory too. Marks behind the next frees show which memory may move.
 constexpr int marks_after_need = 8;
 
@@ -30,37 +32,30 @@ bool device_heap::gather(placement const& to, std::size_t live_bytes, char const
   ranges_.prepare();
   const auto lacks = [&] { return to.missing - std::min(to.missing, unmapped_handles_.size()); };
   const bool may_unmap = !keeps_addresses_ && !is_capturing();
-  const std::size_t most = std::max(peak_cut_bytes_, live_bytes);
-  // A large block may exceed the limit of moves, and leaves the limit to other blocks.
-  const bool is_limited = lacks() * unit_bytes_ <= most / slack_before_best_fit;
+  const bool spends = !is_lean();
   const auto move_idle = [&] {
     move_budget_.add_moves(
         unmap_idle(lacks(), to, [&](physical_handle memory) { unmapped_handles_.push_back(memory); }),
-        is_limited);
+        spends);
   };
   const auto wait_and_move = [&] {
-    move_budget_.spend_wait();
+    if (spends) move_budget_.spend_wait();
     if (marks_.wait()) move_idle();
   };
-  const std::uint64_t allocations = counts().allocations;
-  const std::size_t slack =
-      allocations < lean_until_ ? 0 : most / (allocations < first_allocations ? first_slack : later_slack);
+  const std::size_t peak = std::max(peak_cut_bytes_, live_bytes);
+  const std::size_t wanted = (peak + slack(peak)) / unit_bytes_ + 1;
   const auto create_within_slack = [&] {
-    const std::size_t wanted = (most + slack) / unit_bytes_ + 2;
     if (wanted >= held_bytes_ / unit_bytes_ + lacks()) create(lacks(), refusal);
   };
   if (keeps_addresses_) share_idle(lacks(), to);
   const std::size_t shared = unmapped_handles_.size();
   create_within_slack();
   if (lacks() == 0) return true;
-  const auto is_worth_moves = [&](std::uint64_t moves) { return !is_limited || may_move(moves); };
-  if (may_unmap && is_worth_moves(lacks())) {
+  if (may_unmap) {
     marks_.query();
     move_idle();
     create_within_slack();
-    if (lacks() != 0 && is_worth_moves(lacks() + move_budget::moves_per_wait) &&
-        ranges_.returnable_bytes() >= lacks() * unit_bytes_)
-      wait_and_move();
+    if (lacks() != 0 && ranges_.returnable_bytes() >= lacks() * unit_bytes_) wait_and_move();
   }
   create(lacks(), refusal);
   if (lacks() != 0 && may_unmap) {
@@ -72,6 +67,13 @@ bool device_heap::gather(placement const& to, std::size_t live_bytes, char const
   if (!keeps_addresses_) marks_due_ = marks_after_need;
   if (may_unmap && freed_since_mark_ != 0) record_mark();
   return lacks() == 0;
+}
+
+// Returns the bytes beyond the peak up to which the heap creates memory.
+std::size_t device_heap::slack(std::size_t peak_bytes) const noexcept {
+  if (is_lean()) return was_empty_ ? peak_bytes / slack_share_of_plans : 0;
+  const std::uint64_t debt = move_budget_.debt(counts().allocations, all_cut_bytes_ / unit_bytes_);
+  return peak_bytes / slack_share + peak_bytes / moves_per_peak * std::min<std::size_t>(debt, moves_per_peak);
 }
 
 // Creates as many units as the device and its budget have.
@@ -250,8 +252,10 @@ std::size_t device_heap::release_free(std::size_t target_bytes) noexcept {
 std::size_t device_heap::release_idle(std::size_t target_bytes) noexcept {
   if (target_bytes == 0) {
     free_empty_slabs();
-    lean_until_ = counts().allocations + first_allocations;
+    lean_until_ = counts().allocations + lean_allocations;
+    was_empty_ = held_bytes_ == 0;
   }
+  if (target_bytes < peak_cut_bytes_) peak_cut_bytes_ = std::min(peak_cut_bytes_, cut_bytes_ + target_bytes);
   if (idle_bytes() <= target_bytes) return 0;
   if (upstream_ != nullptr) return release_chunks(target_bytes);
   const on_device here{*driver_, device_};

@@ -89,19 +89,23 @@ class stream_marks {
   std::uint32_t passed_ = 0;  // events below this number have passed
 };
 
-/// The moves of idle units that a heap may make: some for its first steps, then one for each 50
-/// allocations. A move takes about 60 µs on an H100. A wait for the stream counts as several moves.
+/// Counts moves of idle units, and the moves beyond a budget: some for a heap's first steps, and further ones
+/// in proportion to its work. A move takes about 60 µs on an H100. A wait for the stream counts as several
+/// moves.
 class move_budget {
  public:
-  static constexpr std::uint64_t first_moves = 4096, allocations_per_move = 50, moves_per_wait = 32;
+  static constexpr std::uint64_t first_moves = 1'000, allocations_per_move = 200, units_per_move = 2'000,
+                                 moves_per_wait = 32;
 
-  /// Returns true if the heap may make these moves after this many allocations.
-  [[nodiscard]] bool allows(std::uint64_t moves, std::uint64_t allocations) const noexcept {
-    return spent_ + moves <= first_moves + allocations / allocations_per_move;
+  /// Returns the moves beyond the budget.
+  /// @param units in the blocks and slabs that the heap has allocated up to now
+  [[nodiscard]] std::uint64_t debt(std::uint64_t allocations, std::uint64_t units) const noexcept {
+    const std::uint64_t allowed = first_moves + allocations / allocations_per_move + units / units_per_move;
+    return spent_ - (std::min)(spent_, allowed);
   }
-  void add_moves(std::uint64_t moves, bool is_limited) noexcept {
+  void add_moves(std::uint64_t moves, bool spends) noexcept {
     moves_ += moves;
-    if (is_limited) spent_ += moves;
+    if (spends) spent_ += moves;
   }
   void spend_wait() noexcept { spent_ += moves_per_wait; }
   /// Returns the moves up to now.
@@ -109,7 +113,7 @@ class move_budget {
 
  private:
   std::uint64_t moves_ = 0;
-  std::uint64_t spent_ = 0;  // moves and waits that count towards the limit
+  std::uint64_t spent_ = 0;  // moves and waits that count towards the budget
 };
 
 /// One range of addresses for one stream, with memory only under blocks: the free lists of a `basic_pool`.
@@ -204,12 +208,8 @@ class device_heap {
   [[nodiscard]] char const* broken_invariant() const noexcept;
 
  private:
-  // Without moves, blocks go to ranges with memory first up to this share above the peak of live bytes. Beyond
-  // the share, best fit places them, and a repeated step finds memory at the same places. A block that lacks
-  // more than this share gets memory by moves beyond the limit.
-  static constexpr std::size_t slack_before_best_fit = 16;
-  // First allocations of a program, and allocations after a trim: the heap creates less memory for them.
-  static constexpr std::uint64_t first_allocations = 4096;
+  // Allocations after a trim during which the heap creates little memory.
+  static constexpr std::uint64_t lean_allocations = 4096;
   // Blocks of a power of two up to this size are aligned to their size.
   static constexpr std::size_t max_small_alignment = heap_region::page_bytes;
   [[nodiscard]] static std::size_t class_bytes(std::size_t bytes, std::size_t align) noexcept {
@@ -272,13 +272,6 @@ class device_heap {
     std::size_t first = 0, last = 0;  // range of the units that need memory
     std::size_t missing = 0;          // units in this range without memory
   };
-  [[nodiscard]] heap_range* find_ready(std::size_t bytes, std::size_t align) const noexcept;
-  [[nodiscard]] bool prefers_memory() const noexcept {
-    return held_bytes_ < peak_cut_bytes_ + peak_cut_bytes_ / slack_before_best_fit ||
-           may_move(move_budget::moves_per_wait);
-  }
-  [[nodiscard]] bool fits_a_smaller_range(std::size_t bytes, std::size_t align,
-                                          heap_range const& ready) const noexcept;
   [[nodiscard]] placement place_at(heap_range& range, std::uintptr_t begin, std::size_t bytes) const noexcept;
   [[nodiscard]] placement cheapest_place_in(heap_range& range, std::size_t bytes,
                                             std::size_t align) const noexcept;
@@ -302,9 +295,8 @@ class device_heap {
   void release_unmapped_handles(std::size_t kept = 0) noexcept;
   void release_unit(physical_handle memory) noexcept;
   void lose_unit(status because) noexcept;
-  [[nodiscard]] bool may_move(std::uint64_t units) const noexcept {
-    return move_budget_.allows(units, slabs_.allocations() + large_allocations_);
-  }
+  [[nodiscard]] std::size_t slack(std::size_t peak_bytes) const noexcept;
+  [[nodiscard]] bool is_lean() const noexcept { return counts().allocations < lean_until_; }
   [[nodiscard]] bool fits(std::size_t bytes, std::size_t units) const noexcept;
   [[nodiscard]] bool is_capturing() const noexcept;
   [[nodiscard]] bool may_map() const noexcept;
@@ -326,9 +318,10 @@ class device_heap {
   std::size_t total_bytes_ = 0;  // memory of the device
   tidemark::detail::pending_work pending_{device_classes::granule_bytes};
   std::size_t requested_bytes_ = 0;
-  std::size_t large_bytes_ = 0;  // bytes of live blocks beyond the classes
-  std::size_t cut_bytes_ = 0;    // bytes of live ranges
-  std::size_t peak_cut_bytes_ = 0;
+  std::size_t large_bytes_ = 0;          // bytes of live blocks beyond the classes
+  std::size_t cut_bytes_ = 0;            // bytes of live ranges
+  std::size_t peak_cut_bytes_ = 0;       // since the last trim
+  std::uint64_t all_cut_bytes_ = 0;      // of ranges that live or have lived
   std::size_t held_bytes_ = 0;           // bytes of handles and chunks
   std::size_t stranded_idle_bytes_ = 0;  // idle bytes that a trim could not return
   std::size_t watermark_bytes_ = (std::numeric_limits<std::size_t>::max)();
@@ -336,6 +329,7 @@ class device_heap {
   std::uint64_t misses_ = 0;  // allocations that mapped memory or allocated a chunk
   move_budget move_budget_;
   std::uint64_t lean_until_ = 0;  // number of the allocation at which the effect of the last trim ends
+  bool was_empty_ = false;        // at the last trim
   std::size_t freed_since_mark_ = 0;
   int marks_due_ = 0;  // marks still to be recorded without another need for memory
   stream_marks marks_;
