@@ -169,6 +169,13 @@ TEST_F(device_planned_arena_test, heap_serves_a_step_if_its_plan_cannot_be_alloc
   refused.check_invariants();
 }
 
+TEST_F(device_planned_arena_test, construction_returns_idle_memory_of_the_heap) {
+  heap.deallocate(heap.allocate(8 * bytes_of_block), 8 * bytes_of_block);
+  EXPECT_EQ(heap.stats().held_bytes, 8 * bytes_of_block);
+  const device_planned_arena second{{.fallback = &heap, .name = "second"}};
+  EXPECT_EQ(heap.stats().held_bytes, 0u);
+}
+
 TEST_F(device_planned_arena_test, requires_a_fallback) {
   EXPECT_THROW(device_planned_arena{planned_arena_options{}}, std::invalid_argument);
 }
