@@ -7,10 +7,9 @@
 
 namespace tidemark {
 
-out_of_memory::out_of_memory(exhaustion_report const& numbers) noexcept : report_{numbers} {
+out_of_memory::out_of_memory(exhaustion_report const& report) noexcept : report_{report} {
   report_.resource = detail::name_or(report_.resource, "");
   report_.because = detail::name_or(report_.because, "");
-  exhaustion_report const& report = report_;
   char largest[64] = "";
   if (report.largest_bytes != exhaustion_report::unknown_bytes) {
     std::snprintf(largest, sizeof largest, "; the largest that would fit is %zu bytes", report.largest_bytes);
@@ -18,9 +17,9 @@ out_of_memory::out_of_memory(exhaustion_report const& numbers) noexcept : report
   std::snprintf(message_, sizeof message_,
                 "%s: out of memory: %zu bytes aligned to %zu requested, %zu used of %zu committed and %zu "
                 "reserved%s%s%s",
-                report.resource, report.requested_bytes, report.alignment, report.used_bytes,
-                report.committed_bytes, report.reserved_bytes, largest, report.because[0] != '\0' ? "; " : "",
-                report.because);
+                report_.resource, report.requested_bytes, report.alignment, report.used_bytes,
+                report.committed_bytes, report.reserved_bytes, largest,
+                report_.because[0] != '\0' ? "; " : "", report_.because);
 }
 
 }  // namespace tidemark

@@ -40,7 +40,8 @@ void read_parts(char const* path, Read read) noexcept {
 std::size_t number_in(std::string_view text) noexcept {
   const std::size_t first = text.find_first_of("0123456789");
   std::size_t number = 0;
-  if (first != text.npos) (void)std::from_chars(text.data() + first, text.data() + text.size(), number);
+  if (first != std::string_view::npos)
+    (void)std::from_chars(text.data() + first, text.data() + text.size(), number);
   return number;
 }
 
@@ -50,7 +51,7 @@ std::size_t bytes_in_status(std::string_view line) noexcept {
   std::size_t bytes = 0;
   read_parts("/proc/self/status", [&](std::string_view part) {
     const std::size_t at = part.find(line);
-    if (at != part.npos) bytes = number_in(part.substr(at)) * 1024;
+    if (at != std::string_view::npos) bytes = number_in(part.substr(at)) * 1024;
     return false;
   });
   return bytes;

@@ -51,7 +51,7 @@ class thread_registry {
   // Destroys the objects of all other threads, which may make objects for this thread.
   void detach() noexcept {
     is_detached_ = true;  // first: the program may make a new key with the same number
-    pthread_key_delete(key_);
+    (void)pthread_key_delete(key_);
     wait_for_ending_threads();
     for (auto object = pop_any(); object != nullptr; object = pop_any()) object.reset();
   }

@@ -150,7 +150,7 @@ class missed_blocks {
   struct place {
     bool is_of_new = false;  // otherwise from the default resource
     char const* label = "";
-    std::source_location site{};  // NOLINT(readability-redundant-member-init): line() == 0 if unknown
+    std::source_location site{};                                      // line() == 0 if unknown
     std::array<std::uintptr_t, expect_resource::max_frames> calls{};  // 0 after the last call
     counts missed;
 

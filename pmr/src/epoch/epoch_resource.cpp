@@ -130,6 +130,7 @@ void epoch_resource::deallocate_by_range(detail::block_group* own, void* block, 
   detail::epoch_slab* const slab = find_range(block);
   const auto use = slab == nullptr ? range_use::upstreams : slab->use.load(std::memory_order_acquire);
   if (use == range_use::held && slab->holder.load(std::memory_order_relaxed) == own &&
+      // NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): the holder of a held range
       deallocate_own(*own, *slab, block, bytes, align))
     return own->set_recent(*slab);
   if (use == range_use::upstreams) {

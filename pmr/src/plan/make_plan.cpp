@@ -198,6 +198,7 @@ void require_valid(memory_plan const& plan, std::span<lifetime const> blocks, st
     if (fault != nullptr) refuse("block " + std::to_string(i) + " is " + fault);
   }
   std::vector<std::size_t> offsets;
+  offsets.reserve(problem.buffers.size());
   for (auto const& each : problem.buffers) offsets.push_back(plan.offsets[each.block]);
   require_apart(problem, offsets, "require_valid: ", "are in conflict and share bytes");
 }

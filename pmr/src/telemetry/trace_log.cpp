@@ -502,7 +502,7 @@ class trace_log::recorder {
 
 // ---- public functions -------------------------------------------------------------------------------------
 
-trace_log::trace_log(trace_log_options options) : recorder_{std::make_unique<recorder>(options)} {}
+trace_log::trace_log(trace_log_options const& options) : recorder_{std::make_unique<recorder>(options)} {}
 
 trace_log::~trace_log() = default;
 

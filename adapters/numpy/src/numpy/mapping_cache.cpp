@@ -127,7 +127,7 @@ void mapping_cache::unmap_oldest_to(std::size_t max_bytes) noexcept {
 
 // Cuts the bytes after the first `bytes` into a free mapping.
 void mapping_cache::cut(mapping* from, std::size_t bytes) noexcept {
-  mapping* const rest = ::new (at(from, bytes)) mapping{};
+  auto* const rest = ::new (at(from, bytes)) mapping{};
   rest->bytes = from->bytes - bytes;
   rest->dirty_bytes = std::max(sizeof(mapping), from->dirty_bytes - std::min(from->dirty_bytes, bytes));
   rest->before = from;

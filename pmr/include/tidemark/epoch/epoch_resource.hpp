@@ -261,6 +261,7 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   bool remove(detail::tracked_block& block, detail::block_state before, detail::block_state then) noexcept {
     // Groups live as long as the resource. The holder exists, although another thread may use it now.
     detail::block_group* const holder = block.holder.load(std::memory_order_relaxed);
+    // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): a held block has a holder
     return holder->remove(block, before, then, holder == own_group());
   }
 

@@ -72,7 +72,7 @@ class trace_log {
   /// Creates or truncates the files, and writes their first lines.
   /// @throws std::invalid_argument if no file is named, or the same file twice; std::system_error, naming
   /// file and reason, if a file cannot be opened or written. The files may exist then.
-  explicit trace_log(trace_log_options options);
+  explicit trace_log(trace_log_options const& options);
   trace_log(trace_log const&) = delete;
   trace_log& operator=(trace_log const&) = delete;
   /// Closes the files as `close` does, but reports an unreturned error as `violation_kind::lost_output`.

@@ -112,7 +112,7 @@ using learned_step = std::vector<learned_request>;
 
 /// Learns the requests of a recorded step. @param before learned requests of the plan; empty without a plan
 /// @throws std::bad_alloc
-[[nodiscard]] learned_step learn(step_recorder& step, learned_step const& before = {});
+[[nodiscard]] learned_step learn(step_recorder& recorder, learned_step const& before = {});
 /// Learns the requests of a plan. @throws std::bad_alloc
 [[nodiscard]] learned_step learn(step_plan const& plan);
 
@@ -135,7 +135,7 @@ inline constexpr std::size_t debt_of_plan = 8, max_debt = 4 * debt_of_plan;
 /// A kind of step.
 struct kind_of_step {
   std::uint64_t kind = 0;
-  learned_step learned{};                 // NOLINT(readability-redundant-member-init): GCC warns without
+  learned_step learned{};
   std::unique_ptr<plan_replayer> plan{};  // plan of `learned`; null: not yet planned
   std::size_t misses = 0;       // misses since `learned` was a new sequence, minus the steps without a miss
   std::size_t more_due = 0;     // next steps in which an extra request makes a new plan

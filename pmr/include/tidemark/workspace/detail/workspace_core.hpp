@@ -61,7 +61,7 @@ inline constexpr unsigned max_cache_ways = 16;
   return (ways >= 1 && ways <= max_cache_ways) || ways == unlimited_cache_ways;
 }
 // Tensor headers of a slot, made by `extras/dlpack.hpp`.
-[[nodiscard]] std::size_t header_count(dlpack_header_cache const* headers) noexcept;
+[[nodiscard]] std::size_t header_count(dlpack_header_cache const* cache) noexcept;
 /// Sets the data of the slot's tensors to null, so that a late use finds null. O(headers of the slot).
 void withdraw_headers(dlpack_header_cache* headers) noexcept;
 void free_headers(dlpack_header_cache* headers, std::pmr::memory_resource* bookkeeping) noexcept;
