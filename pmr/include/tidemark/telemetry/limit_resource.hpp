@@ -56,7 +56,8 @@ class limit_resource final : public detail::observing_adaptor<limit_resource> {
   /// Claims the bytes. @throws out_of_memory if more than `limit_bytes()` would be in use; only `refused` has
   /// changed then.
   void before_allocate(std::size_t bytes, std::size_t align) override {
-    if (!detail::add_shared_within(claimed_bytes_, bytes, limit_bytes())) [[unlikely]]
+    const auto claim = [&](auto steps) { return steps.add_within(claimed_bytes_, bytes, limit_bytes()); };
+    if (!detail::with_steps(claim)) [[unlikely]]
       throw_over_limit(bytes, align);
   }
   /// Returns the bytes of a failed allocation to the budget.
@@ -73,9 +74,8 @@ class limit_resource final : public detail::observing_adaptor<limit_resource> {
   /// Returns a block to the upstream. Ignores null.
   void deallocate(void* block, std::size_t bytes, std::size_t align = alignof(std::max_align_t)) {
     if (block == nullptr) return;
-    counter_.on_deallocate(bytes);
-    upstream_resource()->deallocate(block, bytes, align);
-    unclaim(bytes);  // last: another thread may claim the bytes only after the upstream has the block
+    if (!detail::std_atomics::is_single_threaded()) return deallocate_shared(block, bytes, align);
+    observing_adaptor::deallocate(block, bytes, align);
   }
 
   /// Maximum bytes in use.
@@ -87,7 +87,15 @@ class limit_resource final : public detail::observing_adaptor<limit_resource> {
   void set_limit(std::size_t bytes) noexcept { limit_bytes_.store(bytes, std::memory_order_relaxed); }
 
  private:
-  void unclaim(std::size_t bytes) noexcept { detail::add_shared(claimed_bytes_, std::size_t{0} - bytes); }
+  void unclaim(std::size_t bytes) noexcept {
+    detail::with_steps([&](auto steps) { steps.add(claimed_bytes_, std::size_t{0} - bytes); });
+  }
+  // In a function of its own, so that the path of one thread saves no registers.
+  [[gnu::noinline]] void deallocate_shared(void* block, std::size_t bytes, std::size_t align) {
+    counter_.on_deallocate(bytes);
+    upstream_resource()->deallocate(block, bytes, align);
+    unclaim(bytes);  // last: another thread may claim the bytes only after the upstream has the block
+  }
   [[noreturn]] TIDEMARK_COLD void throw_over_limit(std::size_t bytes, std::size_t align);
 
   std::atomic<std::size_t> limit_bytes_;

@@ -42,8 +42,9 @@ class ended_pointer {
 /// Allocates by `allocate()`, which may return null, and tells the observer. `undo(block)` takes a block back
 /// if the observer rejects it. @throws the exceptions of the observer and of `allocate`
 template <class Observer, class Allocate, class Undo>
-[[nodiscard]] void* allocate_observed(Observer& observer, std::size_t bytes, std::size_t align,
-                                      Allocate const& allocate, Undo const& undo) {
+[[nodiscard, gnu::always_inline]] inline void* allocate_observed(Observer& observer, std::size_t bytes,
+                                                                 std::size_t align, Allocate const& allocate,
+                                                                 Undo const& undo) {
   observer.before_allocate(bytes, align);
   void* block = nullptr;
   try {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `std_atomics`: the atomics of lock-free code. `steps`, `add_shared`, `add_shared_within`: counts that
-/// threads share. `single_writer`: a number that one thread writes.
+/// `std_atomics`: the atomics of lock-free code. `steps`, `with_steps`: counts that threads share.
+/// `single_writer`: a number that one thread writes.
 #pragma once
 
 #include <atomic>
@@ -55,7 +55,7 @@ struct steps {
   static bool add_within(Count& count, std::size_t n, std::size_t limit) noexcept {
     std::size_t seen = count.load(std::memory_order_relaxed);
     do {
-      if (seen > limit || n > limit - seen) return false;
+      if (seen + n < n || seen + n > limit) return false;  // the sum may wrap
     } while (!replace(count, seen, seen + n));
     return true;
   }
@@ -73,17 +73,6 @@ struct steps {
 template <class Sync = std_atomics, class Count>
 auto with_steps(Count count) noexcept {
   return Sync::is_single_threaded() ? count(steps<false>{}) : count(steps<true>{});
-}
-
-/// `steps::add`.
-template <class Number>
-Number add_shared(std::atomic<Number>& count, Number n) noexcept {
-  return with_steps([&](auto steps) { return steps.add(count, n); });
-}
-
-/// `steps::add_within`.
-inline bool add_shared_within(std::atomic<std::size_t>& count, std::size_t n, std::size_t limit) noexcept {
-  return with_steps([&](auto steps) { return steps.add_within(count, n, limit); });
 }
 
 /// A number that one thread writes and any thread may read. Costs the writer as little as a plain number.

@@ -51,8 +51,8 @@ class resource_adaptor : public forwarding_resource<Adaptor> {
   /// Allocates a block from the upstream and tells an observer. @throws the exception of the upstream or of
   /// the observer; out_of_memory for more than PTRDIFF_MAX bytes.
   template <class Observer>
-  [[nodiscard, gnu::returns_nonnull]] void* allocate_for(Observer& observer, std::size_t bytes,
-                                                         std::size_t align) {
+  [[nodiscard, gnu::always_inline]] void* allocate_for(Observer& observer, std::size_t bytes,
+                                                       std::size_t align) {
     return allocate_observed(
         observer, bytes, align, [&] { return allocate_from(*upstream_, name_, bytes, align); },
         [&](void* block) { upstream_->deallocate(block, bytes, align); });
