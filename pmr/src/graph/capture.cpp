@@ -143,6 +143,7 @@ rewound_arena::rewound_arena(graph_arena& arena, monotone_layout const& begin, s
                              std::to_string(blocks) + " blocks that its body allocated are in use",
                          blocks};
   }
+  arena.update_peaks();
   peak_bytes_before_ = std::exchange(arena.peak_bytes_, arena.used_bytes_);
   peak_blocks_before_ = std::exchange(arena.peak_blocks_, arena.used_blocks_);
   arena.layout_ = begin;

@@ -230,9 +230,9 @@ graph_arena_stats graph_arena::stats() const noexcept {
           .deallocations = allocations - used_blocks_,
           .bad_deallocations = bad_deallocations_,
           .used_blocks = used_blocks_,
-          .peak_blocks = peak_blocks_,
+          .peak_blocks = std::max(peak_blocks_, used_blocks_),
           .used_bytes = used_bytes_,
-          .peak_bytes = peak_bytes_,
+          .peak_bytes = std::max(peak_bytes_, used_bytes_),
           .high_water_bytes = high_water_bytes(),
           .reserved_bytes = range().size};
 }
@@ -253,7 +253,7 @@ void graph_arena::check_invariants() const noexcept {
   require(free_from <= high, "blocks end at or below the high water");
   require(blocks == used_blocks_, "used_blocks == number of granules != 0");
   require(granules * granule_bytes == used_bytes_, "used_bytes == 256 * sum of granules");
-  require(used_bytes_ <= peak_bytes_ && peak_bytes_ <= high_water_bytes(),
+  require(used_bytes_ <= high_water_bytes() && peak_bytes_ <= high_water_bytes(),
           "used_bytes <= peak_bytes <= high water");
 }
 

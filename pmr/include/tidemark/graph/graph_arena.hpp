@@ -10,6 +10,7 @@
 #include <memory_resource>
 #include <optional>
 #include <type_traits>
+#include <utility>
 
 #include <tidemark/core/byte_range.hpp>
 #include <tidemark/core/detail/distinct_resource.hpp>
@@ -154,10 +155,9 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
       refuse(block, bytes);
       return;
     }
-    granule_count& granules = granules_[index_of(address)];
-    used_bytes_ -= std::size_t{granules} * default_alignment;
+    update_peaks();
+    used_bytes_ -= std::size_t{std::exchange(granules_[index_of(address)], 0)} * default_alignment;
     --used_blocks_;
-    granules = 0;
     if (planned_ != nullptr) [[unlikely]]
       deallocate_planned(address);
   }
@@ -223,9 +223,13 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
   void* count_use(std::uintptr_t block, std::size_t size) noexcept {
     granules_[index_of(block)] = static_cast<granule_count>(size / default_alignment);
     used_bytes_ += size;
-    if (used_bytes_ > peak_bytes_) peak_bytes_ = used_bytes_;
-    if (++used_blocks_ > peak_blocks_) peak_blocks_ = used_blocks_;
+    ++used_blocks_;
     return reinterpret_cast<void*>(block);
+  }
+  // A deallocation raises the peaks, because use is highest before one.
+  void update_peaks() noexcept {
+    if (used_bytes_ > peak_bytes_) peak_bytes_ = used_bytes_;
+    if (used_blocks_ > peak_blocks_) peak_blocks_ = used_blocks_;
   }
   // Places a block after all others. @pre the block fits
   void* place_next(std::size_t bytes) noexcept {
@@ -243,9 +247,8 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
   detail::monotone_layout layout_;
   std::unique_ptr<granule_count[], void (*)(void*)> granules_;  // size of the block that begins here; 0: none
   std::size_t used_bytes_ = 0;
-  std::size_t peak_bytes_ = 0;
   std::size_t used_blocks_ = 0;
-  std::size_t peak_blocks_ = 0;
+  std::size_t peak_bytes_ = 0, peak_blocks_ = 0;  // at the last deallocation
   std::uint64_t bad_deallocations_ = 0;
   graph_arena_options options_;
   std::optional<graph_layout> expected_;
