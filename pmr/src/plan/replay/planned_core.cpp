@@ -389,9 +389,17 @@ void planned_core::detach_plan() {
   set_plan(no_plan_);
 }
 
+// Returns the fallback's free memory, because a plan needs it from now on. Unused plans cause no trims.
+void planned_core::trim_fallback() noexcept {
+  if (!std::exchange(has_returned_, false)) return;
+  if (auto* const ours = dynamic_cast<distinct_resource*>(options_.fallback)) ours->release_unused();
+  if (host_accessible_) trim_heap();
+}
+
 // Commits memory for the plan of the step. Without memory the plan stays, and the next step tries again.
 void planned_core::commit_plan() {
   server_ = server::fallback;
+  if (trims_due_ != 0 && !is_borrowed_) trim_fallback();
   try {
     const bool is_movable = is_unused();
     const std::size_t bytes = is_borrowed_ ? highest_plan() : plan_->height();
@@ -442,14 +450,10 @@ void planned_core::end_step() noexcept {
   if (!is_borrowed_ || last_kind_ == nullptr) recorder_->clear();
   else recorder_->end_step();  // `learn_from_previous_step` reads the record
   last_begin_ = begin_;
-  // Returns the fallback's free memory, because a plan needs it from now on. Again after the next steps, in
-  // which the blocks that outlived the step die.
-  if (trims_due_ != 0 && (is_planned || !is_borrowed_)) {
+  // Again after the next steps, in which the blocks that outlived the step die.
+  if (trims_due_ != 0 && (is_planned || (!is_borrowed_ && step_fallback_ < requests))) {
     --trims_due_;
-    if (std::exchange(has_returned_, false)) {
-      if (auto* const ours = dynamic_cast<distinct_resource*>(options_.fallback)) ours->release_unused();
-      if (host_accessible_) trim_heap();
-    }
+    trim_fallback();
   }
   if (is_borrowed_ && is_unused()) region_.decommit_above(0);
   server_ = server::fallback;
@@ -476,14 +480,12 @@ void planned_core::learn_from_step() {
     if (kind.more_due != 0) --kind.more_due;
     if (!is_whole || has_too_much || has_missing_slots_) learn_from_replay(has_too_much);
   } else if (kind.plan == nullptr && !is_borrowed_) {
-    plan_first_step();
+    plan_anew(kind, learn(*recorder_), begin_);
   } else {
     return;  // the fallback needs its memory, or `learn_from_previous_step` knows more
   }
   if (fallback_bytes_ != 0) schedule_trims();
 }
-
-void planned_core::plan_first_step() { plan_anew(*kind_, learn(*recorder_), begin_); }
 
 // The next steps trim the fallback if it has served much beside the plan.
 void planned_core::schedule_trims() noexcept {

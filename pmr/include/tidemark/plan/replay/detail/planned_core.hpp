@@ -222,12 +222,12 @@ class planned_core {
   TIDEMARK_COLD void set_plan(plan_replayer& plan) noexcept;
   void switch_to(std::uint64_t kind);
   void detach_plan();
+  void trim_fallback() noexcept;
   void commit_plan();
   // The fast path is off while foreign blocks are in the way, because each slot must be compared with them.
   void update_fast_path() noexcept;
 
   void learn_from_step();
-  TIDEMARK_COLD void plan_first_step();
   TIDEMARK_COLD void schedule_trims() noexcept;
   void learn_from_replay(bool has_too_much);
   void plan_again(kind_of_step& kind, learned_step const& before);
