@@ -768,6 +768,20 @@ TEST(synchronized_pool, reuses_large_blocks_of_a_thread_in_lifo_order) {
   pool.release();  // its live blocks are meant to go with it
 }
 
+TEST(synchronized_pool, takes_four_large_blocks_of_a_size_that_a_thread_passed_on) {
+  synchronized_pool pool;
+  const std::vector<void*> held = allocate_neighbours(pool, 40, 65'536);
+  std::thread{[&] { deallocate_blocks(pool, held, 65'536); }}.join();
+  const std::uint64_t allocations = pool.stats().allocations;
+  void* const first = pool.allocate(65'536);
+  std::thread{[&] { EXPECT_EQ(pool.allocate(65'536), static_cast<std::byte*>(first) + 4 * 65'600); }}.join();
+  EXPECT_EQ(pool.stats().allocations, allocations + 2) << "blocks in a cache do not count";
+  EXPECT_EQ(pool.stats().requested_bytes, 2u * 65'536);
+  EXPECT_EQ(pool.allocate(65'536), static_cast<std::byte*>(first) + 3 * 65'600);
+  pool.check_invariants();
+  pool.release();  // its live blocks are meant to go with it
+}
+
 TEST_F(synchronized_pool_over_upstream, merges_large_blocks_in_a_thread_cache_before_the_heap_grows) {
   synchronized_pool pool{&upstream};
   deallocate_blocks(pool, allocate_neighbours(pool, 50, 20'000), 20'000);

@@ -169,6 +169,7 @@ void* synchronized_pool::allocate_large(detail::thread_cache& cache, std::size_t
   {
     const std::scoped_lock lock{store_mutex_};
     if (is_of_heap) block = store_.allocate_from_heap(bytes, align);
+    if (block != nullptr && is_for_caches(bytes, align)) add_more(cache, bytes, align);
     if (block == nullptr) {
       // Merging this thread's heap blocks may free enough; this saves 6 % of the memory on a recorded trace
       // of lld.
@@ -182,6 +183,19 @@ void* synchronized_pool::allocate_large(detail::thread_cache& cache, std::size_t
   if (is_for_caches(bytes, align)) cache.share.on_receive(detail::coalescing_heap::range_bytes(bytes));
   enforce_free_limit();  // an alignment leaves a free range before the block
   return block;
+}
+
+// Fills the cache with a chain of blocks, if a thread has passed on blocks of this size.
+void synchronized_pool::add_more(detail::thread_cache& cache, std::size_t bytes, std::size_t align) noexcept {
+  const std::size_t range_bytes = detail::coalescing_heap::range_bytes(bytes);
+  if (range_bytes != passed_on_range_bytes_) return;
+  for (std::size_t n = cache.share.chain_bytes() / range_bytes; n > 0; --n) {
+    if (!cache.has_room_for_heap_block(bytes)) return;
+    void* const block = store_.allocate_from_heap(bytes, align, false);
+    if (block == nullptr) return;
+    if (!cache.heap_blocks.try_deallocate(block, bytes, false)) return store_.return_to_heap(block, bytes);
+    cache.share.on_receive(range_bytes);
+  }
 }
 
 void synchronized_pool::deallocate_large(detail::thread_cache* cache, void* block, std::size_t bytes,
@@ -239,6 +253,7 @@ void synchronized_pool::move_to_depot(detail::thread_cache& from, std::size_t in
 // Called if the cache is full, would be full with `more_bytes`, or has reached its watermark, when slabs may
 // be free.
 void synchronized_pool::rebalance_cache(detail::thread_cache& cache, std::size_t more_bytes) noexcept {
+  if (more_bytes != 0) passed_on_range_bytes_ = more_bytes;
   const bool is_full = cache.share.is_full(cache.cached_bytes() + more_bytes);
   if (is_full) shrink_cache_to(cache, cache.share.limit() / 2);
   enforce_free_limit();
@@ -412,10 +427,6 @@ std::size_t synchronized_pool::cached_bytes() const noexcept {
          sum_over_caches([](detail::thread_cache const& each) { return each.cached_bytes(); });
 }
 
-std::size_t synchronized_pool::heap_block_bytes() const noexcept {
-  return sum_over_caches([](detail::thread_cache const& each) { return each.heap_blocks.bytes(); });
-}
-
 std::size_t synchronized_pool::reusable_bytes() const noexcept {
   return depot_.cached_bytes() +
          sum_over_caches([](detail::thread_cache const& each) { return each.blocks.cached_bytes(); });
@@ -441,7 +452,8 @@ pool_stats synchronized_pool::count() const noexcept {
     all.held_bytes = store_.held_bytes();
     // The heap counts blocks in threads' caches as live. `store_mutex_` keeps their number constant.
     const std::scoped_lock caches_lock{caches_mutex_};
-    all.used_bytes -= std::min(all.used_bytes, heap_block_bytes());
+    const auto heap_bytes = [](detail::thread_cache const& each) { return each.heap_blocks.bytes(); };
+    all.used_bytes -= std::min(all.used_bytes, sum_over_caches(heap_bytes));
     all.deallocations +=
         sum_over_caches([](detail::thread_cache const& each) { return each.heap_blocks.deallocations(); });
     all.allocations +=

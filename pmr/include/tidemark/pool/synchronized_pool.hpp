@@ -194,6 +194,8 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   }
   [[nodiscard]] void* allocate_checked(std::size_t bytes, std::size_t align, detail::call_site where);
   [[nodiscard]] void* allocate_large(detail::thread_cache& cache, std::size_t bytes, std::size_t align);
+  // With store_mutex_ held.
+  void add_more(detail::thread_cache& cache, std::size_t bytes, std::size_t align) noexcept;
   void deallocate_large(detail::thread_cache* cache, void* block, std::size_t bytes,
                         std::size_t align) noexcept;
   void refill(detail::thread_cache& cache, std::size_t index);
@@ -228,7 +230,6 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
     return sum;
   }
   [[nodiscard]] std::size_t cached_bytes() const noexcept;
-  [[nodiscard]] std::size_t heap_block_bytes() const noexcept;
   // Cached bytes of the size classes, and of the heap outside the threads' caches.
   [[nodiscard]] std::size_t reusable_bytes() const noexcept;
   void update_peak_cached_bytes() const noexcept;
@@ -248,6 +249,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   // Copies of the store's counts, readable without its lock.
   std::atomic<std::size_t> stranded_bytes_{0};
   std::atomic<std::size_t> reachable_bytes_{0};
+  std::atomic<std::size_t> passed_on_range_bytes_{0};  // size of the last heap block that filled a cache
 
   // A fork locks the last member first. Other calls take the locks in the same order.
   detail::fork_safe<> ledger_mutex_;  // guards ledger_; used if blocks are recorded

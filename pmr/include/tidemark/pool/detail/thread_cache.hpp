@@ -37,6 +37,8 @@ namespace tidemark::detail {
 class cache_share {
  public:
   static constexpr std::size_t start_bytes = 256 * KiB;
+  // More for heap blocks: a thread returns six blocks of 64 KiB at once, and takes the heap's lock once.
+  static constexpr std::size_t start_heap_bytes = 512 * KiB;
   static constexpr std::size_t never = (std::numeric_limits<std::size_t>::max)();
 
   /// @param share bytes for each thread; belongs to the pool and outlives this object
@@ -61,14 +63,9 @@ class cache_share {
     received_bytes_ += bytes;
     update_heap_bytes();
   }
-  /// Counts bytes that the thread passed on to other threads.
+  /// Counts bytes that the thread passed on to other threads. `never` resets the count.
   void on_pass_on(std::size_t bytes) noexcept {
     received_bytes_ -= (std::min)(received_bytes_, bytes);
-    update_heap_bytes();
-  }
-  /// Resets the count, because the cache has no blocks.
-  void forget() noexcept {
-    received_bytes_ = 0;
     update_heap_bytes();
   }
 
@@ -87,7 +84,7 @@ class cache_share {
 
  private:
   void update_heap_bytes() noexcept {
-    const std::size_t most = limit();
+    const std::size_t most = (std::max)(limit(), (std::min<std::size_t>)(*share_, start_heap_bytes));
     heap_bytes_ = most - (std::min)(most, watermark_);
   }
 
@@ -122,8 +119,9 @@ class heap_block_cache {
     return block;
   }
 
-  /// Caches a block. @return false if blocks of another size occupy its place; nothing has changed then
-  [[nodiscard]] bool try_deallocate(void* block, std::size_t bytes) noexcept {
+  /// Caches a block. @param counted false if the block was not deallocated by a user @return false if blocks of
+  /// another size occupy its place; nothing has changed then
+  [[nodiscard]] bool try_deallocate(void* block, std::size_t bytes, bool counted = true) noexcept {
     const std::size_t range_bytes = coalescing_heap::range_bytes(bytes);
     list& own = lists_[place_of(range_bytes)];
     if (own.range_bytes != range_bytes) {
@@ -134,7 +132,7 @@ class heap_block_cache {
     auto* const freed = static_cast<free_block*>(block);
     link(freed, own.first);
     own.first = freed;
-    deallocations_.add(1);
+    deallocations_.add(counted ? 1 : 0);
     bytes_.add(range_bytes);
     requested_bytes_.subtract(bytes);
     return true;
@@ -145,8 +143,8 @@ class heap_block_cache {
   template <class Release>
   void shrink(std::size_t max_bytes, Release release) noexcept {
     for (std::size_t visited = 0; bytes() > max_bytes && visited < place_count; ++visited) {
-      next_shrunk_ = (next_shrunk_ + 1) % place_count;
       empty_to(max_bytes, lists_[next_shrunk_], release);
+      if (lists_[next_shrunk_].first == nullptr) next_shrunk_ = (next_shrunk_ + 1) % place_count;
     }
   }
   /// Does the same for all blocks in the place of size `bytes`, which becomes free.
@@ -241,7 +239,7 @@ struct thread_cache {
   void forget() noexcept {
     blocks.forget();
     heap_blocks.forget();
-    share.forget();
+    share.on_pass_on(cache_share::never);
   }
   /// Adds the counts of a cache whose thread has ended.
   void add_counts(thread_cache const& other) noexcept {
