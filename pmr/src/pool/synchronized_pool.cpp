@@ -188,9 +188,8 @@ void* synchronized_pool::allocate_large(detail::thread_cache& cache, std::size_t
 // Fills the cache with a chain of blocks, if a thread has passed on blocks of this size.
 void synchronized_pool::add_more(detail::thread_cache& cache, std::size_t bytes, std::size_t align) noexcept {
   const std::size_t range_bytes = detail::coalescing_heap::range_bytes(bytes);
-  if (range_bytes != passed_on_range_bytes_) return;
-  for (std::size_t n = cache.share.chain_bytes() / range_bytes; n > 0; --n) {
-    if (!cache.has_room_for_heap_block(bytes)) return;
+  std::size_t n = range_bytes == passed_on_range_bytes_ ? cache.share.chain_bytes() / range_bytes : 0;
+  for (; n > 0 && cache.has_room_for_heap_block(bytes); --n) {
     void* const block = store_.allocate_from_heap(bytes, align, false);
     if (block == nullptr) return;
     if (!cache.heap_blocks.try_deallocate(block, bytes, false)) return store_.return_to_heap(block, bytes);
@@ -475,8 +474,9 @@ pool_stats synchronized_pool::count() const noexcept {
     all.deallocations += deallocations;
     all.used_bytes += (allocations - deallocations) * classes_.bytes(i);
   }
-  all.requested_bytes +=
-      sum_over_caches([](detail::thread_cache const& each) { return each.requested_bytes(); });
+  all.requested_bytes += sum_over_caches([](detail::thread_cache const& each) {
+    return each.blocks.requested_bytes() + each.heap_blocks.requested_bytes();
+  });
   // The sum over several caches may be off for a moment, even below 0, because they are read in turn.
   if (is_in_child_) {  // blocks in transit between threads stay live
     all.cached_bytes = std::min(all.cached_bytes, all.held_bytes - all.stranded_bytes);

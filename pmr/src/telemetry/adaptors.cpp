@@ -17,8 +17,7 @@ void detail::throw_null_upstream(char const* kind, char const* name) {
 
 void limit_resource::throw_over_limit(std::size_t bytes, std::size_t align) {
   counter_.refused();
-  const std::size_t used = claimed_bytes_.load(std::memory_order_relaxed);
-  const std::size_t limit = limit_bytes();
+  const std::size_t used = claimed_bytes_, limit = limit_bytes();
   throw out_of_memory({.resource = name(),
                        .requested_bytes = bytes,
                        .alignment = align,

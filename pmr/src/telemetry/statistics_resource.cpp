@@ -62,12 +62,10 @@ std::size_t statistics_resource::frames() const noexcept {
   return frames_.size();
 }
 
-void statistics_resource::record(size_histogram& sizes, std::size_t bytes) noexcept {
-  try {
-    sizes.record(bytes);
-  } catch (std::bad_alloc const&) {
-    return;  // the block is allocated; only the histogram lacks it
-  }
+void statistics_resource::record(size_histogram& sizes, std::size_t bytes) noexcept try {
+  sizes.record(bytes);
+} catch (std::bad_alloc const&) {
+  return;  // the block is allocated; only the histogram lacks it
 }
 
 }  // namespace tidemark

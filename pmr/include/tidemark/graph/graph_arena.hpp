@@ -246,8 +246,7 @@ class graph_arena final : public detail::forwarding_resource<graph_arena> {
 
   detail::monotone_layout layout_;
   std::unique_ptr<granule_count[], void (*)(void*)> granules_;  // size of the block that begins here; 0: none
-  std::size_t used_bytes_ = 0;
-  std::size_t used_blocks_ = 0;
+  std::size_t used_bytes_ = 0, used_blocks_ = 0;
   std::size_t peak_bytes_ = 0, peak_blocks_ = 0;  // at the last deallocation
   std::uint64_t bad_deallocations_ = 0;
   graph_arena_options options_;

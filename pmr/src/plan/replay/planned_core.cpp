@@ -390,7 +390,8 @@ void planned_core::detach_plan() {
 }
 
 // Returns the fallback's free memory, because a plan needs it from now on. Unused plans cause no trims.
-void planned_core::trim_fallback() noexcept {
+void planned_core::trim_fallback(std::size_t trims_due) noexcept {
+  trims_due_ = trims_due;
   if (!std::exchange(has_returned_, false)) return;
   if (auto* const ours = dynamic_cast<distinct_resource*>(options_.fallback)) ours->release_unused();
   if (host_accessible_) trim_heap();
@@ -399,7 +400,7 @@ void planned_core::trim_fallback() noexcept {
 // Commits memory for the plan of the step. Without memory the plan stays, and the next step tries again.
 void planned_core::commit_plan() {
   server_ = server::fallback;
-  if (trims_due_ != 0 && !is_borrowed_) trim_fallback();
+  if (trims_due_ != 0 && !is_borrowed_) trim_fallback(trims_due_);
   try {
     const bool is_movable = is_unused();
     const std::size_t bytes = is_borrowed_ ? highest_plan() : plan_->height();
@@ -451,10 +452,8 @@ void planned_core::end_step() noexcept {
   else recorder_->end_step();  // `learn_from_previous_step` reads the record
   last_begin_ = begin_;
   // Again after the next steps, in which the blocks that outlived the step die.
-  if (trims_due_ != 0 && (is_planned || (!is_borrowed_ && step_fallback_ < requests))) {
-    --trims_due_;
-    trim_fallback();
-  }
+  if (trims_due_ != 0 && (is_planned || (!is_borrowed_ && step_fallback_ < requests)))
+    trim_fallback(trims_due_ - 1);
   if (is_borrowed_ && is_unused()) region_.decommit_above(0);
   server_ = server::fallback;
   update_fast_path();
@@ -474,8 +473,7 @@ bool planned_core::must_learn_later(std::uint64_t requests) const noexcept {
 void planned_core::learn_from_step() {
   kind_of_step& kind = *kind_;
   if (server_ == server::plan || server_ == server::plan_dropped) {
-    const bool is_whole = step_fallback_ == 0 && !is_refused_;
-    const bool has_too_much = is_loose(kind, now_ - begin_);
+    const bool is_whole = step_fallback_ == 0 && !is_refused_, has_too_much = is_loose(kind, now_ - begin_);
     if (is_whole && kind.misses != 0) --kind.misses;
     if (kind.more_due != 0) --kind.more_due;
     if (!is_whole || has_too_much || has_missing_slots_) learn_from_replay(has_too_much);

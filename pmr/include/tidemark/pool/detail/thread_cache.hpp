@@ -90,9 +90,8 @@ class cache_share {
 
   std::atomic<std::size_t> const* share_;
   std::size_t received_bytes_ = 0;  // from other threads, minus bytes passed on
-  std::size_t watermark_ = 0;
   std::size_t report_above_ = never;
-  std::size_t heap_bytes_ = 0;
+  std::size_t watermark_ = 0, heap_bytes_ = 0;
 };
 
 /// LIFO lists of free heap blocks, each of ranges of exactly one size, because a repeated step requests the
@@ -179,9 +178,8 @@ class heap_block_cache {
   /// True if the invariant holds. O(blocks).
   [[nodiscard]] bool is_counted() const noexcept {
     std::size_t sum = 0;
-    for (list const& each : lists_) {
+    for (list const& each : lists_)
       for (free_block* block = each.first; block != nullptr; block = next_of(block)) sum += each.range_bytes;
-    }
     return sum == bytes();
   }
 
@@ -208,10 +206,8 @@ class heap_block_cache {
 
   std::array<list, place_count> lists_{};
   std::size_t next_shrunk_ = 0;
-  single_writer<std::uint64_t> allocations_;
-  single_writer<std::uint64_t> deallocations_;
-  single_writer<std::size_t> bytes_;
-  single_writer<std::size_t> requested_bytes_;
+  single_writer<std::uint64_t> allocations_, deallocations_;
+  single_writer<std::size_t> bytes_, requested_bytes_;
 };
 
 /// A thread's free blocks: blocks of the size classes, and blocks of the heap. Only the thread uses it; any
@@ -230,10 +226,6 @@ struct thread_cache {
   /// Bytes of all cached blocks. Any thread.
   [[nodiscard]] std::size_t cached_bytes() const noexcept {
     return blocks.cached_bytes() + heap_blocks.bytes();
-  }
-  /// Requested bytes of blocks taken, minus those of blocks given. May wrap below 0. Any thread.
-  [[nodiscard]] std::size_t requested_bytes() const noexcept {
-    return blocks.requested_bytes() + heap_blocks.requested_bytes();
   }
   /// Clears all lists; live blocks count as deallocated.
   void forget() noexcept {

@@ -222,7 +222,7 @@ class planned_core {
   TIDEMARK_COLD void set_plan(plan_replayer& plan) noexcept;
   void switch_to(std::uint64_t kind);
   void detach_plan();
-  void trim_fallback() noexcept;
+  void trim_fallback(std::size_t trims_due) noexcept;
   void commit_plan();
   // The fast path is off while foreign blocks are in the way, because each slot must be compared with them.
   void update_fast_path() noexcept;
