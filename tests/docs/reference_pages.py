@@ -73,7 +73,7 @@ def resource_options(headers, page):
 def variables(sources, page):
     """Compares the variables that the sources read from the environment, by name or by constant, with the
     page."""
-    there = set(re.findall(r'(?:getenv|variable)\("([A-Z_\d]+)"\)|environ\.get\("([A-Z_\d]+)"\)', sources))
+    there = set(re.findall(r'(?:getenv|variable|number_of)\("([A-Z_\d]+)"[,)]|environ\.get\("([A-Z_\d]+)"\)', sources))
     there = {name for pair in there for name in pair if name}
     there |= set(re.findall(r'constexpr char const\* \w+ = "(TIDEMARK_[A-Z_]+)";', sources))
     table = page.split("Variables of the tests")[0]
@@ -168,7 +168,7 @@ SAID_BY_CMAKE = re.compile(r"""(?:\bmessage\((?:FATAL_ERROR|WARNING|STATUS)|\bse
 SAID_BY_PYTHON = re.compile(r"""\braise \w+\(\s*((?:f?"(?:[^"\\]|\\.)*"\s*)+)""")
 
 # Texts with which programs reject input or exit. Their other texts are help and results.
-SAID_BY_TOOLS = re.compile(r"""(?:\bthrow\b|\b(?:fail|fail_at|say|refuse|end)\(|\bstd::fprintf\(stderr|\bstd::fputs\(|
+SAID_BY_TOOLS = re.compile(r"""(?:\bthrow\b|\b(?:fail|fail_at|say|refuse|end|number_of)\(|\bstd::fprintf\(stderr|\bstd::fputs\(|
     \b(?:reason|one_graph)\s=\s|\breturn\s(?=")|
     \bPyErr_SetString\()(?:"(?:[^"\\\n]|\\.)*"|[^";])*;""", re.X)
 OF_CMAKE, OF_PYTHON = (SAID_BY_CMAKE, r"\$\{[^}]*\}"), (SAID_BY_PYTHON, r"\{[^{}]*\}")
