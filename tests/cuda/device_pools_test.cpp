@@ -460,6 +460,8 @@ TEST_F(device_pools_test, memory_freed_in_a_capture_serves_later_captures_of_its
   EXPECT_EQ(memory.trim(), 0u) << "addresses of graphs stay";
   EXPECT_TRUE(memory.release_graphs(7));
   EXPECT_EQ(memory.stats().held_bytes, 0u);
+  EXPECT_EQ(memory.stats().allocations, 4u) << "the blocks of the pool still count";
+  EXPECT_EQ(memory.stats().deallocations, 4u);
 }
 
 TEST_F(device_pools_test, memory_of_graphs_serves_no_other_pool_and_no_eager_work) {

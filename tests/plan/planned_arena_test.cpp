@@ -282,6 +282,19 @@ TEST(planned_arena, uses_the_fallback_if_reserve_or_commit_fails) {
   }
 }
 
+TEST(planned_arena, stops_trimming_its_fallback_while_the_plan_has_no_memory) {
+  recording_os os;
+  os.commit_limit_bytes = 0;
+  recording_resource upstream;
+  pool fallback{pool_options{.upstream = &upstream}};
+  planned_arena memory{{.fallback = &fallback}, virtual_memory_options{}, os};
+  played_steps<planned_arena> steps{memory};
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(steps.step("a=1000 b=3000000 -a -b"), 2u);
+  const std::size_t calls = upstream.calls;
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(steps.step("a=1000 b=3000000 -a -b"), 2u);
+  EXPECT_EQ(upstream.calls, calls);
+}
+
 TEST(planned_arena, commits_only_the_memory_its_plan_needs) {
   recording_os os;
   planned_arena memory{planned_arena_options{}, virtual_memory_options{}, os};

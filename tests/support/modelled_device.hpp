@@ -39,6 +39,8 @@ class modelled_device final : public gpu::driver {
   [[nodiscard]] std::uint64_t calls() const noexcept { return calls_; }
   /// Returns the time of these calls, without waits.
   [[nodiscard]] double call_us() const noexcept { return call_us_; }
+  /// Returns when the device ends the work. Waits of the host delay it.
+  [[nodiscard]] double device_us() const noexcept { return device_us_; }
 
   status current_device(gpu::device_number& device) noexcept override { return device = 0, status::success; }
   status current_context(gpu::context_handle& context) noexcept override {

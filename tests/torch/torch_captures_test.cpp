@@ -115,6 +115,16 @@ TEST_P(torch_captures, return_memory_after_the_pool_release_and_the_last_launch)
   EXPECT_EQ(held_bytes(), 0u);
 }
 
+TEST_P(torch_captures, keep_a_result_that_outlives_its_graph) {
+  void *temporary = nullptr, *result = nullptr;
+  destroy(capture(temporary, result));
+  torch.reset_fn();
+  EXPECT_TRUE(device.accessible(result, 2 * bytes));
+  torch.raw_delete(result);
+  torch.reset_fn();
+  EXPECT_EQ(held_bytes(), 0u);
+}
+
 // L.10
 TEST_P(torch_captures, share_a_pool_until_the_last_graph_of_it_ends) {
   void *temporary = nullptr, *result = nullptr, *second = nullptr, *kept = nullptr;

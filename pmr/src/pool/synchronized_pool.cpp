@@ -393,6 +393,7 @@ void synchronized_pool::request_trim(std::size_t target_bytes) noexcept {
 std::size_t synchronized_pool::trim(std::size_t target_bytes) noexcept {
   if (refuse_reentry("trim")) return 0;
   request_trim(target_bytes);
+  passed_on_range_bytes_ = 0;
   std::size_t returned = 0;
   if (detail::thread_cache* const own = threads_.find()) {
     (void)own->blocks.consume_pending_work();
@@ -415,6 +416,7 @@ void synchronized_pool::release() noexcept {
   for (std::size_t i = 0; i < classes_.count(); ++i) (void)depot_.pop_all(i);
   depot_.subtract_cached(depot_.cached_bytes());
   store_.release();
+  passed_on_range_bytes_ = 0;
   publish();
   if constexpr (detail::records_blocks) ledger_.clear();
 }

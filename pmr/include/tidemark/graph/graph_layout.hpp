@@ -70,7 +70,7 @@ class monotone_layout {
     ++allocations_;
     // A sum, because the next block then waits for an addition instead of a multiplication.
     const std::uint64_t mixed = fibonacci_hash((block - begin_) / granule_bytes << 32 ^ size / granule_bytes);
-    hash_ += mixed ^ mixed >> 32;
+    hash_ += fibonacci_hash(mixed ^ mixed >> 32);
   }
   /// Skips blocks that exist already: later blocks lie at or above `end`. @pre `end` is a multiple of the
   /// granule, and no block lies above the range

@@ -410,6 +410,8 @@ void planned_core::commit_plan() {
   } catch (...) {
     // The fallback may have memory.
   }
+  if (server_ != server::plan && !is_borrowed_ && trims_due_ != 0)
+    --trims_due_;  // or each such step would trim
   // Warns once, because each step would repeat the warning.
   if (server_ != server::plan && region_.range().empty() && !std::exchange(has_warned_, true)) {
     char const* const why = region_.refusal();

@@ -15,10 +15,11 @@ namespace tidemark::gpu::detail {
 namespace {
 
 // The heap creates memory up to the peak of live bytes and a slack, and moves idle units beyond. The slack is
-// this share of the peak, and grows with the moves beyond the budget: this many make it as large as the peak.
+// this share of the peak, and grows with the moves beyond the budget. `moves_per_peak` of them make it as large as the peak.
 constexpr std::size_t slack_share = 54, moves_per_peak = 16'000;
 // The slack after a trim of an empty heap, which a program with plans begins with. After any other trim the
-// slack is 0, because the program then needs little memory.
+// slack is 0, because the program then needs little memory. The first `moves_per_peak` moves beyond the budget
+// make neither larger: programs with plans need them for the first step of each kind.
 constexpr std::size_t slack_share_of_plans = 100;
 // The next blocks may need memory too. Marks behind the next frees show which memory may move.
 constexpr int marks_after_need = 8;
@@ -32,14 +33,12 @@ bool device_heap::gather(placement const& to, std::size_t live_bytes, char const
   ranges_.prepare();
   const auto lacks = [&] { return to.missing - std::min(to.missing, unmapped_handles_.size()); };
   const bool may_unmap = !keeps_addresses_ && !is_capturing();
-  const bool spends = !is_lean();
   const auto move_idle = [&] {
     move_budget_.add_moves(
-        unmap_idle(lacks(), to, [&](physical_handle memory) { unmapped_handles_.push_back(memory); }),
-        spends);
+        unmap_idle(lacks(), to, [&](physical_handle memory) { unmapped_handles_.push_back(memory); }));
   };
   const auto wait_and_move = [&] {
-    if (spends) move_budget_.spend_wait();
+    move_budget_.add_wait();
     if (marks_.wait()) move_idle();
   };
   const std::size_t peak = std::max(peak_cut_bytes_, live_bytes);
@@ -71,9 +70,13 @@ bool device_heap::gather(placement const& to, std::size_t live_bytes, char const
 
 // Returns the bytes beyond the peak up to which the heap creates memory.
 std::size_t device_heap::slack(std::size_t peak_bytes) const noexcept {
-  if (is_lean()) return was_empty_ ? peak_bytes / slack_share_of_plans : 0;
-  const std::uint64_t debt = move_budget_.debt(counts().allocations, all_cut_bytes_ / unit_bytes_);
-  return peak_bytes / slack_share + peak_bytes / moves_per_peak * std::min<std::size_t>(debt, moves_per_peak);
+  std::uint64_t debt = move_budget_.debt(counts().allocations, all_cut_bytes_ / unit_bytes_);
+  std::size_t least = peak_bytes / slack_share;
+  if (is_lean()) {
+    least = was_empty_ ? peak_bytes / slack_share_of_plans : 0;
+    debt -= std::min<std::uint64_t>(debt, moves_per_peak);
+  }
+  return least + peak_bytes / moves_per_peak * std::min<std::size_t>(debt, moves_per_peak);
 }
 
 // Creates as many units as the device and its budget have.
@@ -114,7 +117,7 @@ void device_heap::share_idle(std::size_t units, placement const& but) {
       unmapped_handles_.push_back(std::exchange(region.units[unit], 0));  // capacity is reserved
     retire(range, idle);
     units -= last - begin;
-    move_budget_.add_moves(last - begin, true);
+    move_budget_.add_moves(last - begin);
     return true;
   });
   ranges_.prepare();

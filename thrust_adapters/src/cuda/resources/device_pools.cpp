@@ -196,19 +196,17 @@ bool device_pools::release_graphs(std::uint64_t graphs) noexcept {
   return blocks == 0;
 }
 
-// A stream that still captures keeps its heap: the end is that of a nested capture, such as the body of a
-// conditional node, whose work is not ordered behind all streams of the open capture.
+// A stream that is still capturing keeps its heap. A nested capture has then ended, such as the body of a
+// conditional node; its work is not ordered behind all streams of the open capture.
 void device_pools::end_capture(std::uint64_t graphs) noexcept {
   detail::late_reports late;
   const std::scoped_lock alone{maintenance_};
   if (graphs != 0) {
-    for_each_heap([&](stream_heap& each) {
-      if (each.graphs() == graphs && each.has_no_open_capture())
-        each.serve_captures_of(gpu::detail::stream_returns::no_stream());
-    });
-    const std::scoped_lock lock{mutex_};
+    const std::scoped_lock lock{mutex_};  // `of` must not give a heap to another capture meanwhile
     std::erase_if(serving_, [&](auto const& each) {
-      return each.first.first == graphs && each.second->serves(gpu::detail::stream_returns::no_stream());
+      if (each.first.first != graphs || each.second->is_in_open_capture()) return false;
+      each.second->serve_captures_of(gpu::detail::stream_returns::no_stream());
+      return true;
     });
   }
   for_each_heap([](stream_heap& each) { each.end_captures(); });
@@ -240,7 +238,11 @@ void device_pools::remove(Predicate is_gone) noexcept {
   std::erase_if(serving_, [&](auto const& each) { return is_gone(*each.second); });
   for (auto at = heaps_.begin(); at != heaps_.end();) {
     const auto each = at++;
-    if (is_gone(*each)) gone.splice(gone.end(), heaps_, each);
+    if (!is_gone(*each)) continue;
+    device_pools_stats last;
+    each->add_to(last);
+    removed_blocks_ += last.allocations;
+    gone.splice(gone.end(), heaps_, each);
   }
 }
 
@@ -273,6 +275,8 @@ device_pools_stats device_pools::stats() const noexcept {
   device_pools_stats all{.name = options_.name};
   for_each_heap([&](stream_heap const& each) { each.add_to(all); });
   const std::scoped_lock lock{mutex_};
+  all.allocations += removed_blocks_;
+  all.deallocations += removed_blocks_;
   all.live_blocks = live_.size();
   all.peak_live_blocks = peak_live_blocks_;
   all.peak_requested_bytes = peak_live_bytes_;

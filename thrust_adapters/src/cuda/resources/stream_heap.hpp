@@ -84,12 +84,11 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
   }
   /// Returns true if work of the stream may use free memory of the heap at once.
   [[nodiscard]] bool serves(gpu::stream_handle stream) const noexcept { return returns_.is_own(stream); }
-  /// Returns true if the stream of a heap of graphs is not capturing.
-  [[nodiscard]] bool has_no_open_capture() const noexcept {
+  /// Returns true if the stream that a heap of graphs serves is capturing.
+  [[nodiscard]] bool is_in_open_capture() const noexcept {
     const gpu::detail::on_device here{*all_->driver_, all_->options_.device};
-    return serves(gpu::detail::stream_returns::no_stream()) ||
-           gpu::detail::capture_state_of(*all_->driver_, returns_.stream()) !=
-               gpu::detail::capture_state::capturing;
+    return gpu::detail::capture_state_of(*all_->driver_, returns_.stream()) ==
+           gpu::detail::capture_state::capturing;
   }
   void end_captures() noexcept { returns_.end_captures(); }
   void begin_step(std::uint64_t step_kind) {
@@ -107,12 +106,12 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
     step_.reset();
   }
 
-  /// @param is_retried true if the caller repeats a refused request: the refusal is then cheap
-  [[nodiscard]] void* try_allocate(std::size_t bytes, std::size_t align, bool is_retried) {
+  /// @param will_retry true if the caller repeats a refused request: the refusal is then cheap
+  [[nodiscard]] void* try_allocate(std::size_t bytes, std::size_t align, bool will_retry) {
     detail::late_reports late;
     const gpu::device_budget::relief_pause no_relief;
     const std::scoped_lock lock{mutex_};
-    heap_.set_brief_refusals(is_retried);
+    heap_.set_brief_refusals(will_retry);
     void* block = planned_ ? nullptr : heap_.try_allocate(bytes, align);
     if (block == nullptr) {
       free_completed();

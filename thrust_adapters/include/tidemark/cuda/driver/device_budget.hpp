@@ -206,11 +206,11 @@ class device_budget {
   }
   /// Returns true for the first caller, which reports that the device cannot map memory.
   [[nodiscard]] bool claim_mapping_report() noexcept {
-    return !is_mapping_reported_.exchange(true, std::memory_order_relaxed);
+    return !is_mapping_refused_.exchange(true, std::memory_order_relaxed);
   }
   /// Returns true if the device is known to map no memory.
   [[nodiscard]] bool is_mapping_refused() const noexcept {
-    return is_mapping_reported_.load(std::memory_order_relaxed);
+    return is_mapping_refused_.load(std::memory_order_relaxed);
   }
   /// Returns true if the limit allows this many more bytes.
   [[nodiscard]] bool has_room(std::size_t bytes) const noexcept {
@@ -229,7 +229,7 @@ class device_budget {
   std::atomic<std::size_t> limit_ = unlimited;
   std::atomic<std::size_t> counted_ = 0;  // without memory retained by the driver's pools
   std::atomic<std::size_t> peak_ = 0;     // peak of `counted_`
-  std::atomic<bool> is_mapping_reported_ = false;
+  std::atomic<bool> is_mapping_refused_ = false;
   mutable tidemark::detail::fork_safe<> mutex_;  // protects the members below; no callback runs under it
   std::list<std::shared_ptr<entry>> entries_;
   std::list<std::shared_ptr<detail::counted_pool>> pools_;

@@ -193,6 +193,7 @@ class device_pools {
   std::unordered_map<void*, live_block> live_;
   std::size_t peak_live_blocks_ = 0, live_bytes_ = 0, peak_live_bytes_ = 0;
   std::uint64_t total_bytes_ = 0, retries_ = 0;
+  std::uint64_t removed_blocks_ = 0;   // allocations of removed heaps
   std::optional<std::uint64_t> step_;  // kind of the open step; empty: no open step
   gpu::device_budget::subscription budget_subscription_;
 };

@@ -101,19 +101,16 @@ class move_budget {
   /// @param units in the blocks and slabs that the heap has allocated up to now
   [[nodiscard]] std::uint64_t debt(std::uint64_t allocations, std::uint64_t units) const noexcept {
     const std::uint64_t allowed = first_moves + allocations / allocations_per_move + units / units_per_move;
-    return spent_ - (std::min)(spent_, allowed);
+    const std::uint64_t spent = moves_ + waits_ * moves_per_wait;
+    return spent - (std::min)(spent, allowed);
   }
-  void add_moves(std::uint64_t moves, bool spends) noexcept {
-    moves_ += moves;
-    if (spends) spent_ += moves;
-  }
-  void spend_wait() noexcept { spent_ += moves_per_wait; }
+  void add_moves(std::uint64_t moves) noexcept { moves_ += moves; }
+  void add_wait() noexcept { ++waits_; }
   /// Returns the moves up to now.
   [[nodiscard]] std::uint64_t moves() const noexcept { return moves_; }
 
  private:
-  std::uint64_t moves_ = 0;
-  std::uint64_t spent_ = 0;  // moves and waits that count towards the budget
+  std::uint64_t moves_ = 0, waits_ = 0;
 };
 
 /// One range of addresses for one stream, with memory only under blocks: the free lists of a `basic_pool`.

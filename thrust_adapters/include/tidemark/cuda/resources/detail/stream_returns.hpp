@@ -74,8 +74,8 @@ class stream_returns {
   [[nodiscard]] bool is_own(stream_handle stream) const noexcept { return is_same_stream(stream, stream_); }
 
   /// Passes a block on, or holds it. Queries whether each stream captures, also the own one, because captures
-  /// that other libraries begin cannot be counted. If no event can be recorded, the calling thread waits for the stream; if
-  /// the wait fails, the block stays live, with a warning (`refused_return`).
+  /// that other libraries begin cannot be counted. If no event can be recorded, the calling thread waits for
+  /// the stream; if the wait fails, the block stays live, with a warning (`refused_return`).
   void route_return(returned_block const& block, std::span<stream_handle const> used_on) noexcept;
   void route_return(returned_block const& block, stream_handle last_used_on) noexcept {
     route_return(block, {&last_used_on, 1});
