@@ -253,7 +253,7 @@ void graph_arena::check_invariants() const noexcept {
   require(free_from <= high, "blocks end at or below the high water");
   require(blocks == used_blocks_, "used_blocks == number of granules != 0");
   require(granules * granule_bytes == used_bytes_, "used_bytes == 256 * sum of granules");
-  require(std::max(used_bytes_, peak_bytes_) <= high_water_bytes(), "used_bytes <= peak_bytes <= high water");
+  require(std::max(used_bytes_, peak_bytes_) <= high_water_bytes(), "used_bytes, peak_bytes <= high water");
 }
 
 }  // namespace tidemark

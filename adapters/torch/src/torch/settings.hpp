@@ -34,7 +34,8 @@ struct settings {
 [[nodiscard]] resource_kind resource_named(std::string_view name, std::string_view where);
 
 /// Reads `TIDEMARK_TORCH_RESOURCE`, `TIDEMARK_TORCH_MAX_CACHED_BYTES`, `TIDEMARK_TORCH_MAX_KINDS` and
-/// `TIDEMARK_TORCH_TRACE`. Unset and empty variables mean the defaults. @throws std::invalid_argument with a sentence that names the variable.
+/// `TIDEMARK_TORCH_TRACE`. Unset and empty variables mean the defaults. @throws std::invalid_argument with a
+/// sentence that names the variable.
 [[nodiscard]] settings settings_from_environment();
 
 }  // namespace tidemark::torch

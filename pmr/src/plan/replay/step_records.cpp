@@ -184,7 +184,7 @@ kind_of_step& kinds_of_steps::add(std::uint64_t kind) {
   kinds_.emplace_front().kind = kind;
   if (kinds_.size() > max_kinds_) {
     kinds_.front().debt = 2 * std::min(kinds_.back().debt, max_debt);
-    kinds_.front().rest_steps = 1;  // it may be replaced before it comes again
+    kinds_.front().rest_steps = 1;  // the new kind may be replaced before its next step
     kinds_.pop_back();
   }
   return kinds_.front();

@@ -172,8 +172,8 @@ class block_group {
   }
   /// @pre the group holds the slab
   void set_recent(epoch_slab& slab) noexcept { recent_[place_of(slab.address)] = &slab; }
-  /// Makes room for a small block: visits the slabs with deallocated blocks, or begins a free slab. @return
-  /// false if there is no free slab. O(slabs of the epochs), amortised O(1).
+  /// Makes room for a small block: begins a free slab, or visits all slabs for blocks that other threads
+  /// deallocated. @return false if there is no free slab. O(slabs of the epochs), amortised O(1).
   [[nodiscard]] TIDEMARK_COLD bool find_room(std::size_t index, std::size_t block_bytes) noexcept;
   /// Divides a chunk into free slabs, the first of them for a class of the innermost epoch. Adds new ranges to
   /// the table and the filter. @throws whatever the bookkeeping memory throws; the group is unchanged then

@@ -166,7 +166,7 @@ struct epoch_slab {
   std::atomic<range_use> use{range_use::upstreams};
   std::atomic<block_group*> holder{nullptr};  // once set never null; groups live as long as the resource
   std::uint32_t depth = 0;                    // of the epoch, if the range is held
-  std::uint32_t unused = 0;                   // blocks of a held or kept range that are not live
+  std::uint32_t unused = 0;                   // clear bits of `allocated`
   std::uint32_t cursor = 0;                   // word of a row where the search for a free block begins
   // Late deallocations on other threads may read these at any time.
   std::atomic<std::uint32_t> class_index{0}, block_bytes{0}, blocks{0};

@@ -26,11 +26,10 @@ namespace tidemark::detail {
 ///
 /// A cache may hold `start_bytes`, plus the net bytes that its thread has received from other threads, but at
 /// most the thread's share of the pool's limit. A thread that frees its own blocks caches all
-/// of them, up to the share. A thread that frees blocks of others passes them on, because other threads need
-/// them.
+/// of them, up to the share. A thread that frees blocks of others passes them on.
 ///
 /// A chain has a quarter of the limit. The cache is full if it has no room for another half chain. Heap
-/// blocks may use the part of the limit that the lists do not use.
+/// blocks may use the part that the lists do not use of the limit, or of `start_heap_bytes` if that is more.
 ///
 /// Invariant: `min(start_bytes, share) <= limit() <= share`. Only the thread uses it; the share may change
 /// meanwhile.
