@@ -2,12 +2,14 @@
 """Runs the data_parallel example on ranks and compares its output: test_data_parallel.py MPIEXEC PROGRAM CASE."""
 import concurrent.futures
 import os
-import re
+import pathlib
 import subprocess
 import sys
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+from example import TIMEOUT_SECONDS, expect, expect_match, options_in
+
 MPIEXEC, PROGRAM, CASE = sys.argv[1:4]
-TIMEOUT_SECONDS = 240
 # Open MPI needs these if it runs as root and with more ranks than cores. Other MPIs ignore them.
 ENVIRONMENT = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                             "OMPI_MCA_rmaps_base_oversubscribe": "1"}
@@ -17,18 +19,6 @@ def run(ranks, *arguments, stdout=subprocess.PIPE):
     done = subprocess.run([MPIEXEC, "-n", str(ranks), PROGRAM, *arguments], stdout=stdout, stderr=subprocess.PIPE,
                           text=True, timeout=TIMEOUT_SECONDS, env=ENVIRONMENT)
     return done.returncode, done.stdout, done.stderr
-
-
-def expect(what, got, wanted):
-    if got != wanted:
-        sys.exit(f"{what}\n  is:        {got!r}\n  should be: {wanted!r}")
-
-
-def expect_match(pattern, text):
-    found = re.search(pattern, text, re.MULTILINE)
-    if not found:
-        sys.exit(f"nothing matches {pattern!r} in:\n{text}")
-    return found
 
 
 def output_of(ranks, *arguments):
@@ -110,7 +100,7 @@ def full_disk_is_an_error():
 
 def help_lists_every_option():
     output = output_of(1, "--help")
-    expect("options", re.findall(r"^  (--\w+)", output, re.M), ["--epochs", "--batch", "--seed", "--data", "--help"])
+    expect("options", options_in(output), ["--epochs", "--batch", "--seed", "--data", "--help"])
 
 
 globals()[CASE]()

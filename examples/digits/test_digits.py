@@ -2,43 +2,23 @@
 """Runs the digits example and compares its output: test_digits.py PROGRAM DATA CASE. Each case is one fact."""
 
 import os
+import pathlib
 import pty
 import re
 import subprocess
 import sys
 import tempfile
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+from example import TIMEOUT_SECONDS, Example, expect, expect_match, options_in
+
 PROGRAM, DATA, CASE = sys.argv[1:4]
-TIMEOUT_SECONDS = 240
+example = Example("digits", PROGRAM)
 ALLOCATORS = ("arena", "malloc", "monotonic", "epoch_resource", "planned")
 
 
-def run(*arguments):
-    done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
-    return done.returncode, done.stdout, done.stderr
-
-
-def expect(what, got, wanted):
-    if got != wanted:
-        sys.exit(f"{what}\n  is:        {got!r}\n  should be: {wanted!r}")
-
-
-def expect_match(pattern, text):
-    found = re.search(pattern, text, re.MULTILINE)
-    if not found:
-        sys.exit(f"nothing matches {pattern!r} in:\n{text}")
-    return found
-
-
-def expect_refusal(arguments, sentence):
-    status, output, errors = run(*arguments)
-    expect(f"stderr of {arguments}", errors, f"digits: {sentence}\n")
-    expect(f"stdout of {arguments}", output, "")
-    expect(f"exit status of {arguments}", status, 2)
-
-
 def reaches_095_with_the_default_seed():
-    status, output, errors = run("--allocator", "arena")
+    status, output, errors = example.run("--allocator", "arena")
     expect("exit status", (status, errors), (0, ""))
     epochs = re.findall(r"^epoch +(\d+)/20   loss \d\.\d{6}   test accuracy +[\d.]+ %", output, re.MULTILINE)
     expect("epochs", epochs, [str(i) for i in range(1, 21)])
@@ -59,12 +39,12 @@ def same_result_on_every_allocator():
         common = ("--epochs", "2", "--optimizer", optimizer, "--batch", "100", "--seed", "7")
         results = set()
         for allocator in ALLOCATORS:
-            status, output, errors = run(*common, "--allocator", allocator)
+            status, output, errors = example.run(*common, "--allocator", allocator)
             expect("exit status", (status, errors), (0, ""))
             expect("comparison with one allocator", "same training" in output, False)
             results.add(expect_match(r"^test accuracy: .*\nloss: .*$", output).group(0))
         expect(f"number of results of {optimizer}", len(results), 1)
-    status, output, errors = run("--epochs", "1")
+    status, output, errors = example.run("--epochs", "1")
     expect("exit status", (status, errors), (0, ""))
     for allocator in ALLOCATORS:
         expect_match(rf"^{allocator} +[\d.]+ us +[\d.]+ x +[\d.]+ us +[\d.]+ ns +[\d.]+ x +[\d.]+ KiB$", output)
@@ -73,7 +53,7 @@ def same_result_on_every_allocator():
 
 
 def epoch_keeps_only_the_result_of_its_step():
-    status, output, errors = run("--epochs", "2", "--allocator", "epoch_resource")
+    status, output, errors = example.run("--epochs", "2", "--allocator", "epoch_resource")
     expect("exit status", (status, errors), (0, ""))
     counts = expect_match(r"^blocks of the epochs: (\d+) allocated, (\d+) freed, (\d+) reclaimed, (\d+) promoted$", output)
     # In each pass 45 steps train and 12 test. They have a tape, 20 or 11 blocks on it, and the result.
@@ -82,7 +62,7 @@ def epoch_keeps_only_the_result_of_its_step():
 
 
 def all_steps_but_the_first_of_each_kind_run_by_its_plan():
-    status, output, errors = run("--epochs", "2", "--allocator", "planned")
+    status, output, errors = example.run("--epochs", "2", "--allocator", "planned")
     expect("exit status", (status, errors), (0, ""))
     counts = expect_match(r"^steps by plans: (\d+) of (\d+); blocks: (\d+) planned, (\d+) from malloc; plans made: (\d+)$", output)
     planned_steps, steps, planned, fallback, made = map(int, counts.groups())
@@ -108,16 +88,13 @@ def prints_a_bar_on_a_terminal():
 
 
 def full_disk_is_an_error():
-    with open("/dev/full", "w") as full:
-        done = subprocess.run([PROGRAM, "--epochs", "1", "--allocator", "arena"], stdout=full, stderr=subprocess.PIPE,
-                              text=True, timeout=TIMEOUT_SECONDS)
-    expect("exit status and errors", (done.returncode, done.stderr), (1, "digits: cannot write the output.\n"))
+    example.expect_full_disk_error("--epochs", "1", "--allocator", "arena")
 
 
 def missing_file_is_one_sentence():
-    expect_refusal(("--data", "nowhere/digits.csv"), "cannot read nowhere/digits.csv: No such file or directory.")
+    example.expect_refusal(("--data", "nowhere/digits.csv"), "cannot read nowhere/digits.csv: No such file or directory.")
     with tempfile.TemporaryDirectory() as folder:
-        expect_refusal(("--data", folder), f"cannot read {folder}: Is a directory.")
+        example.expect_refusal(("--data", folder), f"cannot read {folder}: Is a directory.")
 
 
 def malformed_csv_names_file_line_and_column():
@@ -143,47 +120,47 @@ def malformed_csv_names_file_line_and_column():
         for lines, line, column, mistake in mistakes:
             with open(path, "w", encoding="ascii", newline="") as file:
                 file.writelines(text + "\n" for text in lines)
-            expect_refusal(("--data", path), f"{path}, line {line}, column {column}: {mistake}.")
+            example.expect_refusal(("--data", path), f"{path}, line {line}, column {column}: {mistake}.")
         with open(path, "w", encoding="ascii", newline="") as file:
             file.write("\r\n".join(good))  # other line ends, or none at the last line, are valid
-        status, output, errors = run("--data", path, "--epochs", "1", "--allocator", "arena")
+        status, output, errors = example.run("--data", path, "--epochs", "1", "--allocator", "arena")
         expect("a file with other line ends", (status, errors), (0, ""))
         expect_match(r" 2 images .* 1 others", output)
 
 
 def bad_option_is_one_sentence():
-    expect_refusal(("--colour",), "there is no option '--colour'; see --help.")
-    expect_refusal(("-x",), "there is no option '-x'; see --help.")
-    expect_refusal(("more",), "there is no option 'more'; see --help.")
-    expect_refusal(("--epochs", "2", "more"), "there is no option 'more'; see --help.")
-    expect_refusal(("--help=3",), "there is no option '--help=3'; see --help.")
-    expect_refusal(("--epochs",), "--epochs needs a value; see --help.")
+    example.expect_refusal(("--colour",), "there is no option '--colour'; see --help.")
+    example.expect_refusal(("-x",), "there is no option '-x'; see --help.")
+    example.expect_refusal(("more",), "there is no option 'more'; see --help.")
+    example.expect_refusal(("--epochs", "2", "more"), "there is no option 'more'; see --help.")
+    example.expect_refusal(("--help=3",), "there is no option '--help=3'; see --help.")
+    example.expect_refusal(("--epochs",), "--epochs needs a value; see --help.")
     for text in ("0", "1001", "x", "3x", "-1", "", "99999999999999999999"):
-        expect_refusal(("--epochs", text), f"--epochs needs a whole number from 1 to 1000, not '{text}'.")
-    expect_refusal(("--batch=0",), "--batch needs a whole number from 1 to 10000, not '0'.")
-    expect_refusal(("--seed", "1.5"), f"--seed needs a whole number from 0 to {2**64 - 1}, not '1.5'.")
-    expect_refusal(("--allocator", "pool"), "--allocator needs arena, malloc, monotonic, epoch_resource or planned, not 'pool'.")
-    expect_refusal(("--optimizer", "SGD"), "--optimizer needs sgd or adam, not 'SGD'.")
+        example.expect_refusal(("--epochs", text), f"--epochs needs a whole number from 1 to 1000, not '{text}'.")
+    example.expect_refusal(("--batch=0",), "--batch needs a whole number from 1 to 10000, not '0'.")
+    example.expect_refusal(("--seed", "1.5"), f"--seed needs a whole number from 0 to {2**64 - 1}, not '1.5'.")
+    example.expect_refusal(("--allocator", "pool"), "--allocator needs arena, malloc, monotonic, epoch_resource or planned, not 'pool'.")
+    example.expect_refusal(("--optimizer", "SGD"), "--optimizer needs sgd or adam, not 'SGD'.")
 
 
 def help_lists_every_option():
-    status, output, errors = run("--help")
+    status, output, errors = example.run("--help")
     expect("exit status", (status, errors), (0, ""))
     expect("first line", output.splitlines()[0], "usage: digits [options]")
-    expect("options", re.findall(r"^  (--\w+)", output, re.MULTILINE),
+    expect("options", options_in(output),
            ["--allocator", "--optimizer", "--epochs", "--batch", "--seed", "--data", "--help"])
-    expect("the other form", run("-h"), (status, output, errors))
+    expect("the other form", example.run("-h"), (status, output, errors))
 
 
 def random_seed_is_printed_and_can_be_used_again():
     common = ("--epochs", "1", "--allocator", "arena", "--seed")
     seeds, results = [], []
     for _ in range(2):
-        output = run(*common, "random")[1]
+        output = example.run(*common, "random")[1]
         seeds.append(expect_match(r", seed (\d+)\.$", output).group(1))
         results.append(expect_match(r"^loss: .*$", output).group(0))
     expect(f"two random seeds, {seeds}, differ", seeds[0] != seeds[1], True)
-    expect("loss with the first seed again", results[0] in run(*common, seeds[0])[1], True)
+    expect("loss with the first seed again", results[0] in example.run(*common, seeds[0])[1], True)
 
 
 globals()[CASE]()

@@ -4,37 +4,17 @@
 The step runs on the device if there is a GPU, and otherwise on the host: see is_replay_capable()."""
 
 import os
+import pathlib
 import re
-import subprocess
 import sys
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+from example import Example, expect, expect_match, options_in
+
 PROGRAM, CASE = sys.argv[1:3]
-TIMEOUT_SECONDS = 240
+example = Example("graph_replay", PROGRAM)
 TESTED = 360  # images of the data
 ROUNDS = 5    # through all batches
-
-
-def run(*arguments, **more):
-    done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=TIMEOUT_SECONDS, **more)
-    return done.returncode, done.stdout, done.stderr
-
-
-def expect(what, got, wanted):
-    if got != wanted:
-        sys.exit(f"{what}\n  is:        {got!r}\n  should be: {wanted!r}")
-
-
-def expect_match(pattern, text):
-    found = re.search(pattern, text, re.MULTILINE)
-    if not found:
-        sys.exit(f"nothing matches {pattern!r} in:\n{text}")
-    return found
-
-
-def output_of(*arguments, **more):
-    status, output, errors = run(*arguments, **more)
-    expect(f"exit status and errors of {arguments}", (status, errors), (0, ""))
-    return output
 
 
 def number(name, output):
@@ -46,7 +26,7 @@ def replays(output):
 
 
 def replay_is_as_accurate_as_the_trained_network():
-    output = output_of()
+    output = example.output_of()
     trained = float(expect_match(r"recognises ([\d.]+) % of 360 others\.$", output)[1])
     replayed = float(expect_match(r"^same results, to the last bit; test accuracy: ([\d.]+) %$", output)[1])
     expect(f"{trained} >= 95", trained >= 95, True)
@@ -56,7 +36,7 @@ def replay_is_as_accurate_as_the_trained_network():
 
 def footprint_equals_the_rehearsed_bytes():
     for batch in (1, 7, 32, 50):
-        output = output_of("--epochs", "1", "--batch", str(batch))
+        output = example.output_of("--epochs", "1", "--batch", str(batch))
         wide, narrow = 4 * 128 * batch, 4 * 10 * batch  # bytes of the values between the layers, and of the scores
         in_arena = [(size + 255) // 256 * 256 for size in (wide, narrow)]
         rehearsed = 3 * in_arena[0] + 2 * in_arena[1]
@@ -70,7 +50,7 @@ def footprint_equals_the_rehearsed_bytes():
 
 
 def a_step_has_5_temporaries_and_a_replay_none():
-    output = output_of("--epochs", "1")
+    output = example.output_of("--epochs", "1")
     expect_match(r"^memory of the 5 temporaries in bytes$", output)
     rows = re.findall(r"^(\w+) +([\d.]+) us +([\d.]+)$", output, re.MULTILINE)
     expect("temporaries", [(name, n) for name, _, n in rows],
@@ -82,7 +62,7 @@ def a_step_has_5_temporaries_and_a_replay_none():
 
 def accepts_any_batch_size():
     for batch in (1, 7, 32, 36, 360, 361, 1000):
-        output = output_of("--epochs", "1", "--batch", str(batch))
+        output = example.output_of("--epochs", "1", "--batch", str(batch))
         batches = (TESTED + batch - 1) // batch
         expect_match(rf"^batches: {batches} of {batch} images; "
                      rf"blank ones that fill the last batch up: {batches * batch - TESTED}$", output)
@@ -91,11 +71,11 @@ def accepts_any_batch_size():
 
 
 def reports_where_it_runs():
-    output = output_of("--epochs", "1")
+    output = example.output_of("--epochs", "1")
     captured = r"^The step is captured into a CUDA graph, and replayed on the device\.$"
     alone = r"^There is no CUDA device to use \(.+\): the step runs on the host backend\.$"
     expect_match(captured if replays(output) else alone, output)
-    hidden = output_of("--epochs", "1", env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
+    hidden = example.output_of("--epochs", "1", env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
     expect_match(alone, hidden)
     expect("capable of replay where there is no device", replays(hidden), False)
     # The device's results equal the host's, except for one or two images between two digits.
@@ -104,10 +84,7 @@ def reports_where_it_runs():
 
 
 def full_disk_is_an_error():
-    with open("/dev/full", "w") as full:
-        done = subprocess.run([PROGRAM, "--epochs", "1"], stdout=full, stderr=subprocess.PIPE, text=True,
-                              timeout=TIMEOUT_SECONDS)
-    expect("exit status and errors", (done.returncode, done.stderr), (1, "graph_replay: cannot write the output.\n"))
+    example.expect_full_disk_error("--epochs", "1")
 
 
 def bad_option_is_one_sentence():
@@ -121,15 +98,13 @@ def bad_option_is_one_sentence():
         ("--allocator", "arena"): "there is no option '--allocator'; see --help.",
         ("32",): "there is no option '32'; see --help."}
     for arguments, sentence in cases.items():
-        status, output, errors = run(*arguments)
-        expect(f"stderr of {arguments}", errors, f"graph_replay: {sentence}\n")
-        expect(f"stdout and exit status of {arguments}", (output, status), ("", 2))
+        example.expect_refusal(arguments, sentence)
 
 
 def help_lists_every_option():
-    output = output_of("--help")
+    output = example.output_of("--help")
     expect("first line", output.splitlines()[0], "usage: graph_replay [options]")
-    expect("options", re.findall(r"^  (--\w+)", output, re.MULTILINE),
+    expect("options", options_in(output),
            ["--epochs", "--batch", "--seed", "--data", "--help"])
 
 

@@ -3,27 +3,20 @@
 
 import functools
 import os
+import pathlib
 import re
-import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+from example import Example, expect, options_in
+
 PROGRAM, CASE = sys.argv[1:3]
-TIMEOUT_SECONDS = 240
+example = Example("nbody", PROGRAM)
 ALWAYS = ["shared_arena", "monotonic", "synchronized_pool", "std_synchronized_pool", "malloc"]
 LOADED = ["mimalloc", "jemalloc", "tcmalloc"]  # each is in the table or named in a line as left out
 BODIES, STEPS = 3000, 5
-
-
-def run(*arguments):
-    done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
-    return done.returncode, done.stdout, done.stderr
-
-
-def expect(what, got, wanted):
-    if got != wanted:
-        sys.exit(f"{what}\n  is:        {got!r}\n  should be: {wanted!r}")
 
 
 def expect_true(what, holds):
@@ -33,7 +26,7 @@ def expect_true(what, holds):
 @functools.cache
 def output_of(threads=2):
     """Returns the output of a small run."""
-    status, output, errors = run("--bodies", str(BODIES), "--steps", str(STEPS), "--threads", str(threads))
+    status, output, errors = example.run("--bodies", str(BODIES), "--steps", str(STEPS), "--threads", str(threads))
     expect("exit status and errors", (status, errors), (0, ""))
     expect_true("the first line", re.search(f"^{BODIES} bodies, {STEPS} steps, threads: {threads}$", output, re.M))
     return output
@@ -97,7 +90,7 @@ def warm_shared_arena_makes_few_system_calls():
 def draws_the_bodies():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "cluster.svg")
-        status, output, errors = run("--bodies", "1000", "--steps", "1", "--picture", path)
+        status, output, errors = example.run("--bodies", "1000", "--steps", "1", "--picture", path)
         expect("exit status and errors", (status, errors), (0, ""))
         expect_true("the picture is named", f"\npicture: {path}\n" in output)
         paths = xml.etree.ElementTree.parse(path).getroot().findall("{http://www.w3.org/2000/svg}path")
@@ -110,11 +103,9 @@ def draws_the_bodies():
 
 def full_disk_is_an_error():
     small = ["--bodies", "100", "--steps", "1"]
-    with open("/dev/full", "w") as full:
-        done = subprocess.run([PROGRAM, *small], stdout=full, stderr=subprocess.PIPE, text=True, timeout=TIMEOUT_SECONDS)
-    expect("exit status and errors", (done.returncode, done.stderr), (1, "nbody: cannot write the output.\n"))
+    example.expect_full_disk_error(*small)
     for path, reason in {"/dev/full": "No space left on device", "/missing/a.svg": "No such file or directory"}.items():
-        status, _, errors = run(*small, "--picture", path)
+        status, _, errors = example.run(*small, "--picture", path)
         expect(f"exit status and errors with {path}", (status, errors), (1, f"nbody: shared_arena: {path}: {reason}\n"))
 
 
@@ -129,15 +120,13 @@ def bad_option_is_one_sentence():
         ("--body", "4"): "there is no option '--body'; see --help.",
         ("512",): "there is no option '512'; see --help."}
     for arguments, sentence in cases.items():
-        status, output, errors = run(*arguments)
-        expect(f"stderr of {arguments}", errors, f"nbody: {sentence}\n")
-        expect(f"stdout and exit status of {arguments}", (output, status), ("", 2))
+        example.expect_refusal(arguments, sentence)
 
 
 def help_lists_every_option():
-    status, output, errors = run("--help")
+    status, output, errors = example.run("--help")
     expect("exit status and errors", (status, errors), (0, ""))
-    expect("options", re.findall(r"^  (--\w+)", output, re.M), ["--bodies", "--steps", "--threads", "--picture", "--help"])
+    expect("options", options_in(output), ["--bodies", "--steps", "--threads", "--picture", "--help"])
 
 
 globals()[CASE]()

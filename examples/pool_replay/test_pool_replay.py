@@ -2,26 +2,20 @@
 """Runs the pool_replay example and checks its output: test_pool_replay.py PROGRAM CASE. Each case is one fact."""
 
 import os
+import pathlib
 import re
-import subprocess
 import sys
 import tempfile
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+from example import Example, expect
+
 PROGRAM, CASE = sys.argv[1:3]
-
-
-def run(*arguments):
-    done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=240)
-    return done.returncode, done.stdout, done.stderr
-
-
-def expect(what, got, wanted):
-    if got != wanted:
-        sys.exit(f"{what}\n  is:        {got!r}\n  should be: {wanted!r}")
+example = Example("pool_replay", PROGRAM)
 
 
 def plays_the_recorded_traces_on_every_pool():
-    status, output, errors = run()
+    status, output, errors = example.run()
     expect("stderr", errors, "")
     expect("exit status", status, 0)
     # Known facts of the traces: allocations, frees, threads, and the number of ways to replay each.
@@ -56,7 +50,7 @@ def malformed_trace_names_file_line_and_reason():
         for text, reason in cases.items():
             with open(path, "w") as file:
                 file.write(text)
-            status, _, errors = run(path)
+            status, _, errors = example.run(path)
             expect("stderr", errors, f"pool_replay: {path}{reason}\n")
             expect("exit status", status, 2)
 
@@ -66,17 +60,14 @@ def traces_of_too_many_threads_are_played_on_one():
         path = os.path.join(folder, "trace.csv")
         with open(path, "w") as file:
             file.write("op,id,bytes,thread\n" + "".join(f"a,{i},8,{10 * i}\n" for i in range(1025)))
-        status, output, errors = run(path)
+        status, output, errors = example.run(path)
         expect("stderr and exit status", (errors, status), ("", 0))
         expect("the sentence", "\n  played on one thread only: more than 1024 are not started\n" in output, True)
         expect("rows with threads", "on 1025 threads" in output, False)
 
 
 def missing_file_is_one_sentence():
-    status, output, errors = run("missing.csv")
-    expect("stderr", errors, "pool_replay: missing.csv: No such file or directory\n")
-    expect("stdout", output, "")
-    expect("exit status", status, 2)
+    example.expect_refusal(["missing.csv"], "missing.csv: No such file or directory")
 
 
 globals()[CASE]()

@@ -1,28 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the stencil example and checks its output: test_stencil.py PROGRAM CASE. Each case is one fact."""
 
+import pathlib
 import re
-import subprocess
 import sys
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+from example import Example, expect, options_in
+
 PROGRAM, CASE = sys.argv[1:3]
-TIMEOUT_SECONDS = 240
+example = Example("stencil", PROGRAM)
 SOURCES = ["workspace", "vector", "monotonic"]
-
-
-def run(*arguments):
-    done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
-    return done.returncode, done.stdout, done.stderr
-
-
-def expect(what, got, wanted):
-    if got != wanted:
-        sys.exit(f"{what}\n  is:        {got!r}\n  should be: {wanted!r}")
 
 
 def rows(size, iterations):
     """Returns for each row of the table: name, microseconds, allocations, residual. Also the text below."""
-    status, output, errors = run("--size", str(size), "--iterations", str(iterations))
+    status, output, errors = example.run("--size", str(size), "--iterations", str(iterations))
     expect("exit status and errors", (status, errors), (0, ""))
     expect("first line", output.splitlines()[0], f"{size} x {size} unknowns, {iterations} iterations")
     found = re.findall(r"^(\w+) +([\d.]+) us +([\d.]+)   (\S+)$", output, re.MULTILINE)
@@ -92,10 +85,7 @@ def accepts_any_size():
 
 
 def full_disk_is_an_error():
-    with open("/dev/full", "w") as full:
-        done = subprocess.run([PROGRAM, "--size", "8", "--iterations", "2"], stdout=full, stderr=subprocess.PIPE,
-                              text=True, timeout=TIMEOUT_SECONDS)
-    expect("exit status and errors", (done.returncode, done.stderr), (1, "stencil: cannot write the output.\n"))
+    example.expect_full_disk_error("--size", "8", "--iterations", "2")
 
 
 def bad_option_is_one_sentence():
@@ -110,15 +100,13 @@ def bad_option_is_one_sentence():
         ("--sise", "4"): "there is no option '--sise'; see --help.",
         ("512",): "there is no option '512'; see --help."}
     for arguments, sentence in cases.items():
-        status, output, errors = run(*arguments)
-        expect(f"stderr of {arguments}", errors, f"stencil: {sentence}\n")
-        expect(f"stdout and exit status of {arguments}", (output, status), ("", 2))
+        example.expect_refusal(arguments, sentence)
 
 
 def help_lists_every_option():
-    status, output, errors = run("--help")
+    status, output, errors = example.run("--help")
     expect("exit status and errors", (status, errors), (0, ""))
-    expect("options", re.findall(r"^  (--\w+)", output, re.MULTILINE), ["--size", "--iterations", "--help"])
+    expect("options", options_in(output), ["--size", "--iterations", "--help"])
 
 
 globals()[CASE]()

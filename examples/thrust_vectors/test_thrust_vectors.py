@@ -3,33 +3,19 @@
 one fact. A program for a device ends at once if there is no device; cases that need its results are then skipped."""
 
 import os
+import pathlib
 import re
 import struct
-import subprocess
 import sys
 import tempfile
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+from example import Example, expect, expect_match, options_in
+
 PROGRAM, DATA, CASE = sys.argv[1:4]
-TIMEOUT_SECONDS = 240
+example = Example("thrust_vectors", PROGRAM)
 SKIPPED = 77
 NO_DEVICE = r"thrust_vectors: there is no CUDA device to use \(.+\), and nvcc built this for one\.\n"
-
-
-def run(*arguments, **more):
-    done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=TIMEOUT_SECONDS, **more)
-    return done.returncode, done.stdout, done.stderr
-
-
-def expect(what, got, wanted):
-    if got != wanted:
-        sys.exit(f"{what}\n  is:        {got!r}\n  should be: {wanted!r}")
-
-
-def expect_match(pattern, text):
-    found = re.search(pattern, text, re.MULTILINE)
-    if not found:
-        sys.exit(f"nothing matches {pattern!r} in:\n{text}")
-    return found
 
 
 def skip_without_device(result):
@@ -40,7 +26,7 @@ def skip_without_device(result):
 
 
 def output_of(*arguments):
-    result = run(*arguments)
+    result = example.run(*arguments)
     skip_without_device(result)
     expect(f"exit status and errors of {arguments}", (result[0], result[2]), (0, ""))
     return result[1]
@@ -171,23 +157,21 @@ def a_cluster_without_images_stays_where_it_is():
 
 
 def reports_where_it_runs():
-    status, output, errors = run(env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
+    status, output, errors = example.run(env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
     if "runs on the host" in output:
         expect("exit status and errors", (status, errors), (0, ""))
         return
     expect("exit status and output where no device is to be seen", (status, output), (1, ""))
     if not re.fullmatch(NO_DEVICE, errors):
         sys.exit(f"{errors!r} is not {NO_DEVICE}")
-    if run() != (status, output, errors):  # a device exists
+    if example.run() != (status, output, errors):  # a device exists
         expect_match(r"runs on the device$", output_of())
 
 
 def full_disk_is_an_error():
-    with open("/dev/full", "w") as full:
-        done = subprocess.run([PROGRAM, "--iterations", "2"], stdout=full, stderr=subprocess.PIPE, text=True,
-                              timeout=TIMEOUT_SECONDS)
-    skip_without_device((done.returncode, "", done.stderr))
-    expect("exit status and errors", (done.returncode, done.stderr), (1, "thrust_vectors: cannot write the output.\n"))
+    status, errors = example.run_on_full_disk("--iterations", "2")
+    skip_without_device((status, "", errors))
+    expect("exit status and errors", (status, errors), (1, "thrust_vectors: cannot write the output.\n"))
 
 
 def bad_option_is_one_sentence():
@@ -204,16 +188,14 @@ def bad_option_is_one_sentence():
             ("--epochs", "2"): "there is no option '--epochs'; see --help.",
             ("32",): "there is no option '32'; see --help."}
         for arguments, sentence in cases.items():
-            status, output, errors = run(*arguments)
-            expect(f"stderr of {arguments}", errors, f"thrust_vectors: {sentence}\n")
-            expect(f"stdout and exit status of {arguments}", (output, status), ("", 2))
+            example.expect_refusal(arguments, sentence)
 
 
 def help_lists_every_option():
-    status, output, errors = run("--help")
+    status, output, errors = example.run("--help")
     expect("exit status and errors", (status, errors), (0, ""))
     expect("first line", output.splitlines()[0], "usage: thrust_vectors [options]")
-    expect("options", re.findall(r"^  (--\w+)", output, re.MULTILINE),
+    expect("options", options_in(output),
            ["--clusters", "--iterations", "--seed", "--data", "--help"])
 
 
