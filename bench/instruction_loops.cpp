@@ -15,6 +15,12 @@
 
 #include <tidemark/tidemark.hpp>
 
+#if defined(TIDEMARK_LOOPS_ON_DEVICE)
+#include <tidemark/cuda.hpp>
+
+#include "device_pairs.hpp"
+#include "modelled_device.hpp"
+#endif
 #if defined(TIDEMARK_PEER_LLVM)
 #include <llvm/Support/Allocator.h>
 #endif
@@ -130,6 +136,24 @@ void large_pairs(std::size_t n, std::size_t live) {
     use(blocks[i] = resource.allocate(recycling_resource::large_bytes));
     i = i + 1 < live ? i + 1 : 0;
   });
+}
+
+/// Replaces a block of a device pool among 10,000. @return true if `what` is such a case
+bool run_device_pools([[maybe_unused]] std::string_view what, [[maybe_unused]] std::size_t n) {
+#if defined(TIDEMARK_LOOPS_ON_DEVICE)
+  bench::device_pair_kind kind;
+  if (what == "device_pool_pair_small") kind.large = false;
+  else if (what == "device_pool_pair_large_random") kind.random = true;
+  else if (what == "device_pool_pair_large_repeating") kind.repeats = true;
+  else if (what != "device_pool_pair_large_fifo") return false;
+  test::modelled_device device{128 * GiB};
+  device_pool blocks{device_pool_options{}, device};
+  bench::device_pairs pairs{blocks, kind};
+  turn(n, [&] { pairs.replace_one(); });
+  return true;
+#else
+  return false;
+#endif
 }
 
 // ---- graph arenas -----------------------------------------------------------------------------------------
@@ -674,7 +698,7 @@ int main(int count, char** arguments) {
   else if (is("epoch_of_100_blocks")) epochs(n, 100, step);
   else if (is("epoch_of_100_buffers")) epochs_of_buffers(n, step);
   else if (is("epoch_pair_of_small_blocks")) pairs_in_epoch(n, step);
-  else if (run_workspaces(what, n) || run_coroutines(what, n, step)) return 0;
+  else if (run_workspaces(what, n) || run_coroutines(what, n, step) || run_device_pools(what, n)) return 0;
   else if (!run_peers(what, n)) {
     return std::fprintf(stderr, "instruction_loops: there is no case '%s'\n", what), 2;
   }

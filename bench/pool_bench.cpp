@@ -9,9 +9,18 @@
 #include <memory>
 #include <memory_resource>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tidemark/tidemark.hpp>
+
+#if defined(TIDEMARK_LOOPS_ON_DEVICE)
+#include <tidemark/cuda.hpp>
+
+#include "device_pairs.hpp"
+#include "modelled_device.hpp"
+#include "simulated_allocators.hpp"
+#endif
 
 #include "loop.hpp"
 #include "peers.hpp"
@@ -85,6 +94,42 @@ BENCHMARK(pairs_of_the_global_pool)->Name("global_pool/pair")->Arg(64);
 BENCHMARK(pairs_of_pooled_alloc)->Name("pooled_alloc/pair")->Arg(64);
 BENCHMARK(pairs_of_a_held_synchronized_pool)->Name("held_synchronized_pool/pair")->Arg(64);
 BENCHMARK(large_pairs)->Name("pool/large_pair")->Arg(50)->Arg(50'000);
+
+// ---- device memory, on a device whose calls take no time of the host ---------------------------------------
+
+#if defined(TIDEMARK_LOOPS_ON_DEVICE)
+/// Best fit by a std::map of addresses and a std::set of sizes.
+struct best_fit_by_trees {
+  void* allocate(std::size_t bytes) { return reinterpret_cast<void*>(ranges.allocate(bytes)); }
+  void deallocate(void* block, std::size_t) { ranges.deallocate(reinterpret_cast<std::uintptr_t>(block)); }
+  test::simulated_range ranges{false};
+};
+
+void device_pairs(benchmark::State& state, auto& memory, bench::device_pair_kind kind) {
+  bench::device_pairs pairs{memory, kind};
+  for (auto _ : state) pairs.replace_one();
+}
+
+const bool device_pairs_are_registered = [] {
+  for (auto const& [name, kind] : {std::pair{"small", bench::device_pair_kind{.large = false}},
+                                   {"large_repeating", {.repeats = true}},
+                                   {"large_fifo", {}},
+                                   {"large_random", {.random = true}}}) {
+    benchmark::RegisterBenchmark((std::string{"device_pool/pair/"} + name).c_str(),
+                                 [=](benchmark::State& state) {
+                                   test::modelled_device device{128 * GiB};
+                                   device_pool blocks{device_pool_options{}, device};
+                                   device_pairs(state, blocks, kind);
+                                 });
+    benchmark::RegisterBenchmark((std::string{"best_fit_by_trees/pair/"} + name).c_str(),
+                                 [=](benchmark::State& state) {
+                                   best_fit_by_trees blocks;
+                                   device_pairs(state, blocks, kind);
+                                 });
+  }
+  return true;
+}();
+#endif
 
 // ---- the sizes of ML Odyssey's ADR-003 --------------------------------------------------------------------
 

@@ -133,7 +133,6 @@ void* device_heap::allocate_slow(std::size_t bytes, std::size_t align) {
   if (is_small(bytes, align)) return allocate_small(bytes, align);
   if (bytes > tidemark::detail::max_block_bytes) refuse(bytes, align, "");
   heap_range const& range = allocate_range(large_size(bytes), std::max(align, default_alignment));
-  large_bytes_ += range.bytes;
   requested_bytes_ += bytes;
   ++large_allocations_;
   return reinterpret_cast<void*>(range.begin);
@@ -184,13 +183,12 @@ void device_heap::add_slab(std::size_t index) {
     heap_range& range = allocate_range(bytes, slab_alignment(device_classes::bytes(index)));
     ranges_.set_slab(range, *slab);
     slabs_.open(*slab, range);
+    slab_bytes_ += bytes;
   } catch (...) {
     slabs_.destroy(*slab);
     throw;
   }
 }
-
-void device_heap::free_slab(heap_slab& slab) noexcept { free_range(slabs_.close(slab)); }
 
 void device_heap::free_empty_slabs() noexcept {
   while (heap_slab* const empty = slabs_.find_empty()) free_slab(*empty);
@@ -272,7 +270,7 @@ tidemark::detail::block_counts device_heap::counts() const noexcept {
 char const* device_heap::broken_invariant() const noexcept {
   if (char const* const broken = ranges_.broken_invariant()) return broken;
   if (char const* const broken = slabs_.broken_invariant()) return broken;
-  std::size_t held = 0, cut = 0, large = 0;
+  std::size_t held = 0, cut = 0, slabs = 0;
   std::vector<physical_handle> handles{unmapped_handles_.begin(), unmapped_handles_.end()};
   for (heap_region const& region : ranges_.regions()) {
     if (region.is_chunk) held += region.addresses.size;
@@ -281,7 +279,7 @@ char const* device_heap::broken_invariant() const noexcept {
     for (heap_range const* range = region.first; range != nullptr; range = range->after) {
       if (range->is_free || range->is_retired) continue;
       cut += range->bytes;
-      if (range->slab == nullptr) large += range->bytes;
+      if (range->slab != nullptr) slabs += range->bytes;
       if (region.is_chunk) continue;
       const std::size_t first = (range->begin - region.addresses.begin) / unit_bytes_;
       for (std::size_t unit = first; addresses(region, unit, unit).begin < range->end(); ++unit) {
@@ -294,7 +292,7 @@ char const* device_heap::broken_invariant() const noexcept {
   held += handles.size() * unit_bytes_;
   if (held != held_bytes_) return "held_bytes == sum over units and chunks";
   if (cut != cut_bytes_) return "cut_bytes == sum over live ranges";
-  if (large != large_bytes_) return "large_bytes == sum over live blocks beyond the classes";
+  if (slabs != slab_bytes_) return "slab_bytes == sum over slabs";
   return nullptr;
 }
 

@@ -31,6 +31,26 @@ constexpr std::size_t max_chunk_bytes = 64 * MiB;
 
 }  // namespace
 
+inline heap_range& device_heap::cut(heap_range& from, std::uintptr_t begin, std::size_t bytes,
+                                    std::uint32_t missing_before) noexcept {
+  cut_bytes_ += bytes;
+  all_cut_bytes_ += bytes;
+  peak_cut_bytes_ = std::max(peak_cut_bytes_, cut_bytes_);
+  heap_range& taken = ranges_.cut(from, begin, bytes, missing_before);
+  if (stranded_idle_bytes_ != 0) stranded_idle_bytes_ = std::min(stranded_idle_bytes_, idle_bytes());
+  return taken;
+}
+
+// Slabs and blocks smaller than a unit take the end of the range, larger blocks the beginning. Blocks of
+// similar sizes thus become neighbours, and their free ranges merge into larger ones. Memory of graphs does
+// not move, and its low end is reused most.
+inline heap_range& device_heap::cut_ready(heap_range& ready, std::size_t bytes, std::size_t align) noexcept {
+  const bool at_end = bytes < unit_bytes_ && !keeps_addresses_;
+  const std::uintptr_t begin =
+      at_end ? tidemark::detail::align_down(ready.end() - bytes, align) : align_up(ready.begin, align);
+  return cut(ready, begin, bytes);
+}
+
 // The second try selects a new place, because slabs and callbacks of the budget may free blocks of this heap.
 // Free chunks are returned first, because the upstream may need them.
 heap_range& device_heap::allocate_range(std::size_t bytes, std::size_t align) {
@@ -75,13 +95,12 @@ heap_range* device_heap::try_allocate_range(std::size_t bytes, std::size_t align
 
 void* device_heap::allocate_ready(std::size_t bytes) noexcept {
   if (bytes > tidemark::detail::max_block_bytes || !ranges_.is_prepared()) return nullptr;
-  const std::size_t size = large_size(bytes);
-  heap_range* const ready = ranges_.best_fit(size, default_alignment);
-  if (ready == nullptr || !heap_ranges::has_pages(*ready)) return nullptr;
-  large_bytes_ += size;
+  const std::size_t size = align_up(bytes, heap_ranges::granule_bytes);
+  heap_range* const ready = ranges_.ready().first(size);
+  if (ready == nullptr) return nullptr;
   requested_bytes_ += bytes;
   ++large_allocations_;
-  return reinterpret_cast<void*>(cut_ready(*ready, size, default_alignment).begin);
+  return reinterpret_cast<void*>(cut_ready(*ready, size, heap_ranges::granule_bytes).begin);
 }
 
 heap_range* device_heap::map_range(std::size_t bytes, std::size_t align, char const*& refusal) {
@@ -96,7 +115,7 @@ heap_range* device_heap::map_range(std::size_t bytes, std::size_t align, char co
     return fits != nullptr ? &cut_ready(*fits, bytes, align) : nullptr;
   };
   placement to = cheapest_place(bytes, align);
-  if (to.range != nullptr && to.missing == 0) return &cut(*to.range, to.begin, bytes);
+  if (to.range != nullptr && to.missing == 0) return &cut(*to.range, to.begin, bytes, missing_before(*to.range, to.begin));
   const on_device here{*driver_, device_};
   require_memory(*driver_, "cudaSetDevice", here.result(), name_);
   if (!may_map()) {
@@ -122,59 +141,42 @@ heap_range* device_heap::map_range(std::size_t bytes, std::size_t align, char co
     return cut_ready_range();
   }
   require_success(*driver_, mapped.call, mapped.result);
-  heap_range& taken = cut(*to.range, to.begin, bytes);
+  heap_range& taken = cut(*to.range, to.begin, bytes, missing_before(*to.range, to.begin));
   ++misses_;
   return &taken;
 }
 
-// Slabs and blocks smaller than a unit take the end of the range, larger blocks the beginning. Blocks of
-// similar sizes thus become neighbours, and their free ranges merge into larger ones. Memory of graphs does
-// not move, and its low end is reused most.
-heap_range& device_heap::cut_ready(heap_range& ready, std::size_t bytes, std::size_t align) {
-  const bool at_end = bytes < unit_bytes_ && !keeps_addresses_;
-  const std::uintptr_t begin =
-      at_end ? tidemark::detail::align_down(ready.end() - bytes, align) : align_up(ready.begin, align);
-  return cut(ready, begin, bytes);
+inline void device_heap::free_range(heap_range& live) noexcept {
+  cut_bytes_ -= live.bytes;
+  freed_since_mark_ += live.bytes;
+  if (!live.region->is_chunk) {
+    const std::uintptr_t base = live.region->addresses.begin;
+    const std::size_t unit = ranges_.unit_at(live.begin - base),
+                      units = ranges_.units_over(live.end() - base) - unit;
+    std::uint32_t* const freed_at = live.region->freed_at.data() + unit;
+    constexpr std::size_t few = 8;  // written without a branch, because their number is hard to predict
+    for (std::size_t i = 0; i < few; ++i) freed_at[std::min(i, units - 1)] = marks_.next();
+    for (std::size_t i = few; i < units; ++i) freed_at[i] = marks_.next();
+  }
+  (void)ranges_.free_and_merge(live);
+  if (marks_due_ != 0) [[unlikely]]
+    record_due_mark();
 }
 
-heap_range& device_heap::cut(heap_range& from, std::uintptr_t begin, std::size_t bytes) {
-  heap_ranges::reserve_pages(*from.region, begin + bytes);
-  cut_bytes_ += bytes;
-  all_cut_bytes_ += bytes;
-  peak_cut_bytes_ = std::max(peak_cut_bytes_, cut_bytes_);
-  const std::size_t missing_before =
-      from.missing_bytes == 0 ? 0 : place_at(from, from.begin, begin - from.begin).missing * unit_bytes_;
-  heap_range& taken = ranges_.cut(from, begin, bytes, missing_before);
-  if (stranded_idle_bytes_ != 0) stranded_idle_bytes_ = std::min(stranded_idle_bytes_, idle_bytes());
-  return taken;
+void device_heap::free_slab(heap_slab& slab) noexcept {
+  slab_bytes_ -= slab.range->bytes;
+  free_range(slabs_.close(slab));
 }
 
 // @return `not_listed`, with nothing done, if no such block is live
 free_result device_heap::deallocate_large(void* block, std::size_t bytes) noexcept {
   const auto address = reinterpret_cast<std::uintptr_t>(block);
-  heap_range* const range = ranges_.live_from(address);
-  if (range == nullptr || range->bytes != large_size(bytes) || range->slab != nullptr || range->is_retired)
-    return free_result::not_listed;
-  large_bytes_ -= range->bytes;
+  heap_range* const range = ranges_.live_from(address, large_size(bytes));
+  if (range == nullptr || range->slab != nullptr || range->is_retired) return free_result::not_listed;
   requested_bytes_ -= bytes;
   ++large_deallocations_;
   free_range(*range);
   return cached_bytes() > watermark_bytes_ ? free_result::over_watermark : free_result::listed;
-}
-
-void device_heap::free_range(heap_range& live) noexcept {
-  cut_bytes_ -= live.bytes;
-  freed_since_mark_ += live.bytes;
-  if (!live.region->is_chunk) {
-    const std::uintptr_t base = live.region->addresses.begin;
-    const std::size_t last = ranges_.units_over(live.end() - base);
-    std::uint32_t* const freed_at = live.region->freed_at.data();
-    for (std::size_t unit = ranges_.unit_at(live.begin - base); unit < last; ++unit)
-      freed_at[unit] = marks_.next();
-  }
-  (void)ranges_.free_and_merge(live);
-  if (marks_due_ != 0) [[unlikely]]
-    record_due_mark();
 }
 
 void device_heap::record_due_mark() noexcept {

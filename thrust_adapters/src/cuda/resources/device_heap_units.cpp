@@ -29,7 +29,7 @@ constexpr int marks_after_need = 8;
 bool device_heap::gather(placement const& to, std::size_t live_bytes, char const*& refusal) {
   unmapped_handles_.reserve(std::max(to.missing, unmapped_handles_.size()));
   heap_region& region = *to.range->region;
-  heap_ranges::reserve_pages(region, addresses(region, to.first, to.last).end());  // `map` may retire them
+  region.reserve_pages(addresses(region, to.first, to.last).end());  // `map` may retire them
   ranges_.prepare();
   const auto lacks = [&] { return to.missing - std::min(to.missing, unmapped_handles_.size()); };
   const bool may_unmap = !keeps_addresses_ && !is_capturing();
@@ -112,7 +112,6 @@ void device_heap::share_idle(std::size_t units, placement const& but) {
     if (begin >= last) return true;
     ranges_.prepare();
     const byte_range idle = addresses(region, begin, last);
-    heap_ranges::reserve_pages(region, idle.end());
     for (std::size_t unit = begin; unit < last; ++unit)
       unmapped_handles_.push_back(std::exchange(region.units[unit], 0));  // capacity is reserved
     retire(range, idle);
@@ -126,11 +125,7 @@ void device_heap::share_idle(std::size_t units, placement const& but) {
 // Makes units of a free range a range that no block gets. @pre The units count as units with memory;
 // `prepare` and `reserve_pages` were called.
 void device_heap::retire(heap_range& range, byte_range units) noexcept {
-  const std::size_t missing_before =
-      range.missing_bytes == 0
-          ? 0
-          : place_at(range, range.begin, units.begin - range.begin).missing * unit_bytes_;
-  ranges_.retire(range, units.begin, units.size, missing_before);
+  ranges_.retire(range, units.begin, units.size, missing_before(range, units.begin));
 }
 
 // Unmaps retired ranges after a wait for the stream. @return true if no retired range is left. @pre No graph
@@ -203,7 +198,7 @@ std::size_t device_heap::unmap_idle_of(heap_range& range, std::size_t first, std
     taken += last - begin;
     last = begin;
   }
-  if (taken != 0) ranges_.set_missing(range, range.missing_bytes + taken * unit_bytes_);
+  if (taken != 0) ranges_.set_missing(range, range.missing_units + taken);
   return taken;
 }
 
@@ -225,7 +220,7 @@ outcome device_heap::map(placement const& to) noexcept {
     }
     const status allowed = driver_->allow_access(addresses(region, first, unit), device_set{device_});
     if (allowed == status::success) {
-      ranges_.set_missing(*to.range, to.range->missing_bytes - (unit - first) * unit_bytes_);
+      ranges_.set_missing(*to.range, to.range->missing_units - (unit - first));
       continue;
     }
     result = {allowed, "cuMemSetAccess"};
@@ -242,7 +237,7 @@ void device_heap::unmap_unused(heap_range& range, std::size_t first, std::size_t
     unmapped_handles_.push_back(std::exchange(region.units[unit], 0));  // `map` got the handles from there
   while (first < last && driver_->unmap(addresses(region, first, first + 1)) == status::success) ++first;
   if (first == last) return;
-  ranges_.set_missing(range, range.missing_bytes - (last - first) * unit_bytes_);
+  ranges_.set_missing(range, range.missing_units - (last - first));
   retire(range, addresses(region, first, last));
 }
 
@@ -315,13 +310,13 @@ void device_heap::lose_unit(status because) noexcept {
 void device_heap::release() noexcept {
   for (heap_region& region : ranges_.regions()) {
     for (heap_range* range = region.first; range != nullptr; range = range->after) {
-      if (range->slab != nullptr) slabs_.destroy(*range->slab);
+      if (!range->is_free && range->slab != nullptr) slabs_.destroy(*range->slab);
     }
     std::ranges::fill(region.freed_at, marks_.next());
   }
   slabs_.forget();
   ranges_.free_all();
-  requested_bytes_ = large_bytes_ = cut_bytes_ = 0;
+  requested_bytes_ = slab_bytes_ = cut_bytes_ = 0;
   large_deallocations_ = large_allocations_;
   if (unmap_retired()) (void)release_idle(0);  // a retired mapping would keep the memory of its handles
 }

@@ -11,6 +11,31 @@ namespace tidemark::gpu::detail {
 using tidemark::detail::align_down;
 using tidemark::detail::align_up;
 
+[[gnu::always_inline]] inline void free_lists::insert(heap_range& range) noexcept {
+  const std::size_t bin = bin_of(range.bytes);
+  heap_range *before = nullptr, *after = lists_[bin];
+  for (std::size_t step = 0; step < steps && after != nullptr; ++step) {
+    if (after->bytes > range.bytes || (after->bytes == range.bytes && after->begin > range.begin)) break;
+    before = after;
+    after = after->next_free;
+  }
+  range.bin = static_cast<std::uint16_t>(bin);
+  range.previous_free = before;
+  range.next_free = after;
+  (before != nullptr ? before->next_free : lists_[bin]) = &range;
+  if (after != nullptr) after->previous_free = &range;
+  if (before != nullptr || after != nullptr) return;
+  used_bins_[bin / 64] |= std::uint64_t{1} << bin % 64;
+  used_words_ |= std::uint64_t{1} << bin / 64;
+}
+
+[[gnu::always_inline]] inline void heap_ranges::list(heap_range& range) noexcept {
+  range.is_free = true;
+  if (range.bytes < min_listed_bytes) return;
+  returnable_bytes_ += returnable_bytes(range);
+  (range.missing_units != 0 ? lacking_ : ready_).insert(range);
+}
+
 // One `add` takes one record, and one `cut` takes two.
 void heap_ranges::add_records() {
   while (free_record_count_ < 3) push_free_record(records_.emplace_back());
@@ -27,8 +52,7 @@ heap_range& heap_ranges::add(byte_range addresses, bool is_chunk) {
   whole.begin = addresses.begin;
   whole.bytes = addresses.size;
   whole.before = whole.after = nullptr;
-  whole.missing_bytes = is_chunk ? 0 : addresses.size;
-  whole.slab = nullptr;
+  whole.missing_units = is_chunk ? 0 : static_cast<std::uint32_t>(addresses.size >> unit_digits_);
   region.first = region.last = &whole;
   list(whole);
   return whole;
@@ -71,61 +95,64 @@ heap_range& heap_ranges::split(heap_range& range, std::size_t bytes) noexcept {
   rest.before = &range;
   rest.after = range.after;
   (rest.after != nullptr ? rest.after->before : range.region->last) = &rest;
-  rest.slab = nullptr;
   range.bytes = bytes;
   range.after = &rest;
   return rest;
 }
 
 heap_range& heap_ranges::cut(heap_range& from, std::uintptr_t begin, std::size_t bytes,
-                             std::size_t missing_before) noexcept {
+                             std::uint32_t missing_before) noexcept {
   unlist(from);
-  const std::size_t missing = from.missing_bytes;
+  const std::uint32_t missing = from.missing_units;
   heap_range* taken = &from;
   if (begin != from.begin) {
     taken = &split(from, begin - from.begin);
-    from.missing_bytes = missing_before;
+    from.missing_units = missing_before;
     list(from);
   }
   if (bytes != taken->bytes) {
     heap_range& rest = split(*taken, bytes);
-    rest.missing_bytes = missing - missing_before;
+    rest.missing_units = missing - missing_before;
     list(rest);
   }
   taken->is_free = false;
-  taken->missing_bytes = 0;
-  taken->region->pages[taken->region->page_of(begin)] = taken;
+  taken->missing_units = 0;
+  taken->slab = nullptr;
+  heap_region& region = *taken->region;
+  (bytes >= heap_region::large_bytes ? region.large_from(begin) : region.pages[region.page_of(begin)]) =
+      taken;
   return *taken;
 }
 
 heap_range& heap_ranges::free_and_merge(heap_range& live) noexcept {
-  remove_pages(live);
-  heap_range* merged = &live;
-  if (heap_range* const before = live.before; before != nullptr && before->is_free) {
-    unlist(*before);
-    merge_with_next(*before);
-    merged = before;
-  }
-  if (heap_range* const after = merged->after; after != nullptr && after->is_free) {
+  heap_range *const before = live.before, *after = live.after, *merged = &live;
+  const bool joins_before = before != nullptr && before->is_free,
+             joins_after = after != nullptr && after->is_free;
+  const bool is_large = live.bytes >= heap_region::large_bytes;
+  if (is_large) live.region->large_from(live.begin) = nullptr;
+  if (!is_large || live.slab != nullptr) [[unlikely]]
+    remove_pages(live);
+  if (joins_after) {
     unlist(*after);
-    merge_with_next(*merged);
+    live.bytes += after->bytes;
+    live.missing_units += after->missing_units;
+    push_free_record(*std::exchange(after, after->after));
   }
+  if (joins_before) {
+    unlist(*before);
+    before->bytes += live.bytes;
+    before->missing_units += live.missing_units;
+    push_free_record(*std::exchange(merged, before));
+  }
+  merged->after = after;
+  (after != nullptr ? after->before : merged->region->last) = merged;
   list(*merged);
   return *merged;
 }
 
-void heap_ranges::merge_with_next(heap_range& range) noexcept {
-  heap_range& next = *range.after;
-  range.bytes += next.bytes;
-  range.missing_bytes += next.missing_bytes;
-  range.after = next.after;
-  (next.after != nullptr ? next.after->before : range.region->last) = &range;
-  push_free_record(next);
-}
-
-void heap_ranges::set_missing(heap_range& range, std::size_t missing_bytes) noexcept {
+void heap_ranges::set_missing(heap_range& range, std::size_t units) noexcept {
   unlist(range);
-  range.missing_bytes = missing_bytes;
+  range.missing_units = static_cast<std::uint32_t>(units);
   list(range);
 }
 
@@ -143,6 +170,7 @@ void heap_ranges::free_all() noexcept {
 void heap_ranges::set_slab(heap_range& live, heap_slab& slab) noexcept {
   heap_region& region = *live.region;
   live.slab = &slab;
+  region.pages[region.page_of(live.begin)] = &live;
   for (std::size_t page = region.page_of(live.begin) + 1; page <= region.page_of(live.end() - 1); ++page) {
     if (region.pages[page] == nullptr) region.pages[page] = &live;
   }
@@ -175,24 +203,6 @@ void heap_ranges::find_region(std::uintptr_t address) const noexcept {
 
 // ---- free ranges ------------------------------------------------------------------------------------------
 
-void free_lists::insert(heap_range& range) noexcept {
-  const std::size_t bin = bin_of(range.bytes);
-  heap_range *before = nullptr, *after = lists_[bin];
-  for (std::size_t step = 0; step < steps && after != nullptr; ++step) {
-    if (after->bytes > range.bytes || (after->bytes == range.bytes && after->begin > range.begin)) break;
-    before = after;
-    after = after->next_free;
-  }
-  range.bin = static_cast<std::uint32_t>(bin);
-  range.previous_free = before;
-  range.next_free = after;
-  (before != nullptr ? before->next_free : lists_[bin]) = &range;
-  if (after != nullptr) after->previous_free = &range;
-  if (before != nullptr || after != nullptr) return;
-  used_bins_[bin / 64] |= std::uint64_t{1} << bin % 64;
-  used_words_ |= std::uint64_t{1} << bin / 64;
-}
-
 heap_range* free_lists::last_below(std::size_t bin) const noexcept {
   const auto top_bit = [](std::uint64_t bits) { return static_cast<std::size_t>(std::bit_width(bits)) - 1; };
   if (bin-- == 0) return nullptr;
@@ -224,21 +234,6 @@ std::size_t free_lists::count() const noexcept {
   return ranges;
 }
 
-void heap_ranges::list(heap_range& range) noexcept {
-  range.is_free = true;
-  if (range.bytes < min_listed_bytes) return;
-  range.returnable_bytes = returnable_bytes(range);
-  returnable_bytes_ += range.returnable_bytes;
-  (range.missing_bytes != 0 ? lacking_ : ready_).insert(range);
-}
-
-std::size_t heap_ranges::returnable_bytes(heap_range const& range) const noexcept {
-  if (range.region->is_chunk) return range.before == nullptr && range.after == nullptr ? range.bytes : 0;
-  const std::size_t first = range.begin - range.region->addresses.begin, last = first + range.bytes;
-  const std::size_t first_whole = align_up(first, unit_bytes_), end_whole = align_down(last, unit_bytes_);
-  return end_whole <= first_whole ? 0 : end_whole - first_whole - range.missing_bytes;
-}
-
 char const* heap_ranges::broken_invariant() const noexcept {
   std::size_t free = 0, returnable = 0;
   for (heap_region const& region : regions_) {
@@ -247,18 +242,18 @@ char const* heap_ranges::broken_invariant() const noexcept {
     for (heap_range const* range = region.first; range != nullptr; range = range->after) {
       if (range->region != &region || range->before != before || range->begin != next || range->bytes == 0)
         return "ranges of a region are sorted and cover it";
-      if (range->missing_bytes > range->bytes) return "missing_bytes <= bytes";
+      if (range->missing_units > units_over(range->bytes)) return "missing_units <= units";
       if (range->is_free) {
         if (before != nullptr && before->is_free) return "no two free ranges touch";
         if (range->bytes >= min_listed_bytes) {
-          if (!(range->missing_bytes != 0 ? lacking_ : ready_).contains(*range))
+          if (!(range->missing_units != 0 ? lacking_ : ready_).contains(*range))
             return "each free range is in its list";
           ++free;
           returnable += returnable_bytes(*range);
-          if (range->returnable_bytes != returnable_bytes(*range)) return "free ranges know their idle bytes";
         }
-      } else if (live_at(range->begin) != range ||
-                 (range->slab != nullptr && live_at(range->end() - 1) != range)) {
+      } else if (live_from(range->begin, range->bytes) != range ||
+                 (range->slab != nullptr &&
+                  (live_at(range->begin) != range || live_at(range->end() - 1) != range))) {
         return "pages name the live range behind an address";
       }
       before = range;

@@ -183,7 +183,9 @@ class device_heap {
 
   [[nodiscard]] tidemark::detail::block_counts counts() const noexcept;
   [[nodiscard]] std::size_t requested_bytes() const noexcept { return requested_bytes_; }
-  [[nodiscard]] std::size_t live_bytes() const noexcept { return large_bytes_ + slabs_.used_bytes(); }
+  [[nodiscard]] std::size_t live_bytes() const noexcept {
+    return cut_bytes_ - slab_bytes_ + slabs_.used_bytes();
+  }
   [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_; }
   [[nodiscard]] std::size_t cached_bytes() const noexcept {
     return idle_bytes() - (std::min)(stranded_idle_bytes_, idle_bytes());
@@ -228,8 +230,8 @@ class device_heap {
     const auto address = reinterpret_cast<std::uintptr_t>(block);
     heap_range const* const range = ranges_.live_in_latest_region(address);
     heap_slab* const slab = range != nullptr ? range->slab : nullptr;
-    if (slab == nullptr || !slab->is_class_of(needed_bytes) || !slabs_.try_deallocate(*slab, address))
-        [[unlikely]]
+    if (slab == nullptr || !slab->is_class_of(needed_bytes) ||
+        !slabs_.try_deallocate(*slab, address - range->begin)) [[unlikely]]
       return free_result::not_listed;
     requested_bytes_ -= bytes;
     return slabs_.is_surplus(*slab) ? free_result::over_watermark : free_result::listed;
@@ -255,8 +257,9 @@ class device_heap {
   [[nodiscard]] heap_range* try_allocate_range(std::size_t bytes, std::size_t align, char const*& refusal);
   [[nodiscard]] TIDEMARK_COLD heap_range* map_range(std::size_t bytes, std::size_t align,
                                                     char const*& refusal);
-  [[nodiscard]] heap_range& cut_ready(heap_range& ready, std::size_t bytes, std::size_t align);
-  [[nodiscard]] heap_range& cut(heap_range& from, std::uintptr_t begin, std::size_t bytes);
+  [[nodiscard]] heap_range& cut_ready(heap_range& ready, std::size_t bytes, std::size_t align) noexcept;
+  [[nodiscard]] heap_range& cut(heap_range& from, std::uintptr_t begin, std::size_t bytes,
+                                std::uint32_t missing_before = 0) noexcept;
   void free_range(heap_range& live) noexcept;
   void free_slab(heap_slab& slab) noexcept;
   void free_empty_slabs() noexcept;
@@ -270,6 +273,11 @@ class device_heap {
     std::size_t missing = 0;          // units in this range without memory
   };
   [[nodiscard]] placement place_at(heap_range& range, std::uintptr_t begin, std::size_t bytes) const noexcept;
+  [[nodiscard]] std::uint32_t missing_before(heap_range& range, std::uintptr_t begin) const noexcept {
+    return range.missing_units == 0
+               ? 0
+               : static_cast<std::uint32_t>(place_at(range, range.begin, begin - range.begin).missing);
+  }
   [[nodiscard]] placement cheapest_place_in(heap_range& range, std::size_t bytes,
                                             std::size_t align) const noexcept;
   [[nodiscard]] placement cheapest_place(std::size_t bytes, std::size_t align) const noexcept;
@@ -315,8 +323,8 @@ class device_heap {
   std::size_t total_bytes_ = 0;  // memory of the device
   tidemark::detail::pending_work pending_{device_classes::granule_bytes};
   std::size_t requested_bytes_ = 0;
-  std::size_t large_bytes_ = 0;          // bytes of live blocks beyond the classes
   std::size_t cut_bytes_ = 0;            // bytes of live ranges
+  std::size_t slab_bytes_ = 0;           // bytes of slabs among them
   std::size_t peak_cut_bytes_ = 0;       // since the last trim
   std::uint64_t all_cut_bytes_ = 0;      // of ranges that live or have lived
   std::size_t held_bytes_ = 0;           // bytes of handles and chunks

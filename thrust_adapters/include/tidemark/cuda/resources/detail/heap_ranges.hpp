@@ -25,47 +25,69 @@ struct heap_range;
 struct heap_region;
 struct heap_slab;
 
-/// A live or free part of a region.
-struct heap_range {
+/// A live or free part of a region, in one cache line.
+struct alignas(64) heap_range {
   heap_region* region = nullptr;
   std::uintptr_t begin = 0;
   std::size_t bytes = 0;
   heap_range* before = nullptr;  // neighbours in the region; null at its ends
   heap_range* after = nullptr;
-  std::size_t missing_bytes = 0;     // free range: bytes of its units without memory
-  std::size_t returnable_bytes = 0;  // free range: see `heap_ranges::returnable_bytes`
-  heap_slab* slab = nullptr;         // live range: its slab; null unless it is cut into small blocks
+  heap_range* previous_free = nullptr;  // free range: neighbour in its list
+  union {
+    heap_range* next_free = nullptr;  // free range: neighbour in its list; unused record: the next one
+    heap_slab* slab;                  // live range: its slab; null unless it is cut into small blocks
+  };
+  std::uint32_t missing_units = 0;  // free range: its units without memory
+  std::uint16_t bin = 0;            // free range: its list
   bool is_free = false;
-  bool is_retired = false;          // live range: holds no block; see `retire`
-  std::uint32_t bin = 0;            // free range: its list
-  heap_range* next_free = nullptr;  // free range: neighbours in its list; unused record: the next one
-  heap_range* previous_free = nullptr;
+  bool is_retired = false;  // live range: holds no block; see `retire`
 
   [[nodiscard]] std::uintptr_t end() const noexcept { return begin + bytes; }
 };
+static_assert(sizeof(heap_range) == 64);
 
 /// One reservation of addresses, or a chunk of an upstream.
 struct heap_region {
-  static constexpr std::size_t page_bytes = 64 * KiB;
+  static constexpr std::size_t page_bytes = 64 * KiB, large_bytes = 1 * MiB;
 
   byte_range addresses;
   bool is_chunk = false;        // a chunk is fully backed by memory and returned as a whole
   heap_range* first = nullptr;  // first of the ranges that cover `addresses`
   heap_range* last = nullptr;
-  std::pmr::vector<heap_range*> pages;         // see `heap_ranges`
+  // By page: the slab or smaller live range that begins in it, else the slab that covers its first byte.
+  std::pmr::vector<heap_range*> pages;
+  std::pmr::vector<heap_range*> large;  // live ranges of at least `large_bytes`, by offset / large_bytes
   std::pmr::vector<unsigned long long> units;  // handles of physical memory; 0: no memory
   std::pmr::vector<std::uint32_t> freed_at;    // by unit: stream mark before which it is in use
 
   heap_region(byte_range range, bool chunk, std::pmr::memory_resource* bookkeeping)
-      : addresses{range}, is_chunk{chunk}, pages{bookkeeping}, units{bookkeeping}, freed_at{bookkeeping} {}
+      : addresses{range},
+        is_chunk{chunk},
+        pages{bookkeeping},
+        large{bookkeeping},
+        units{bookkeeping},
+        freed_at{bookkeeping} {
+    if (chunk) reserve_pages(range.end());
+  }
   [[nodiscard]] std::size_t page_of(std::uintptr_t address) const noexcept {
     return (address - addresses.begin) / page_bytes;
   }
+  [[nodiscard]] heap_range*& large_from(std::uintptr_t begin) noexcept {
+    return large[(begin - addresses.begin) / large_bytes];
+  }
+  /// Reserves entries of `pages` and `large` up to an address, before its units get memory. @throws the
+  /// exceptions of the bookkeeping resource.
+  void reserve_pages(std::uintptr_t end) {
+    const std::size_t count = page_of(end - 1) + 1;
+    if (count <= pages.size()) return;
+    large.resize((count * page_bytes - 1) / large_bytes + 1, nullptr);
+    pages.resize(count, nullptr);
+  }
 };
 
-/// Free ranges in lists by size, 64 for each power of two, as in TLSF (Masmano and others, 2004). A list is
+/// Free ranges in lists by size, 256 for each power of two, as in TLSF (Masmano and others, 2004). A list is
 /// sorted by size and address. An insertion or a search ends after 32 steps, so that later parts of a long
-/// list may be unsorted; a bin's sizes differ by at most 1.6 %.
+/// list may be unsorted; a bin's sizes differ by at most 0.4 %.
 ///
 /// Invariants: `used_bins_` has the bits of the lists that are not empty, and `used_words_` the bits of the
 /// words of `used_bins_` that are not 0. Complexity: O(1), but `first` searches a list to its end if no later
@@ -92,7 +114,7 @@ class free_lists {
   [[nodiscard]] std::size_t count() const noexcept;
 
  private:
-  static constexpr std::size_t granule_bytes = 512, bins_per_doubling = 64, bin_count = 2048, steps = 32;
+  static constexpr std::size_t granule_bytes = 512, bins_per_doubling = 256, bin_count = 4096, steps = 32;
   // The last bin also has all larger ranges.
   [[nodiscard]] static std::size_t bin_of(std::size_t bytes) noexcept {
     const std::size_t granules = bytes / granule_bytes;
@@ -111,13 +133,12 @@ class free_lists {
 /// The ranges of all regions of a heap.
 ///
 /// Ranges cover every region, and no two free ranges of a region touch. A live range has at least
-/// `heap_region::page_bytes` bytes; at most one live range therefore begins in a page. `region.pages[page]`
-/// is the live range that begins in the page, else the slab that covers its first byte, else null.
+/// `heap_region::page_bytes` bytes.
 ///
 /// Best fit returns the smallest sufficient free range, and the lowest address among equals, within the
 /// limits of `free_lists`.
 ///
-/// Invariants: ranges of a region are sorted and cover it; `missing_bytes <= bytes`; free ranges of a page or
+/// Invariants: ranges of a region are sorted and cover it; `missing_units <= units`; free ranges of a page or
 /// more are in the lists; `returnable_bytes()` is the sum over free ranges. Complexity: O(1) unless stated
 /// otherwise. Thread-safety: one thread at a time.
 class heap_ranges {
@@ -162,6 +183,8 @@ class heap_ranges {
     heap_range* const first = ready_.first(bytes);
     return first == nullptr || first->begin % align == 0 ? first : best_aligned_fit(*first, bytes, align);
   }
+  /// Returns the free ranges with memory.
+  [[nodiscard]] free_lists const& ready() const noexcept { return ready_; }
   /// Returns the free ranges that lack memory.
   [[nodiscard]] free_lists const& lacking() const noexcept { return lacking_; }
   /// Order of the free ranges that lack memory.
@@ -184,51 +207,42 @@ class heap_ranges {
   [[nodiscard]] static std::uintptr_t place_in(heap_range const& range, std::size_t bytes,
                                                std::size_t align) noexcept;
 
-  /// Makes a part of a free range a live range. @param missing_before bytes without memory in the units
-  /// before the part. @pre The part has memory; `prepare()` and `reserve_pages` were called.
+  /// Makes a part of a free range a live range. @param missing_before units without memory before the part.
+  /// @pre The part has memory; `prepare()` was called.
   heap_range& cut(heap_range& from, std::uintptr_t begin, std::size_t bytes,
-                  std::size_t missing_before) noexcept;
+                  std::uint32_t missing_before) noexcept;
   /// Makes a live range free. @return the free range that contains it
   heap_range& free_and_merge(heap_range& live) noexcept;
   /// Makes units of a free range a live range without a block, which no later block gets. Parameters and
   /// preconditions are those of `cut`.
   void retire(heap_range& from, std::uintptr_t begin, std::size_t bytes,
-              std::size_t missing_before) noexcept {
+              std::uint32_t missing_before) noexcept {
     cut(from, begin, bytes, missing_before).is_retired = true;
   }
   /// Makes a retired range free, without memory.
   void restore(heap_range& retired) noexcept {
     retired.is_retired = false;
-    retired.missing_bytes = retired.bytes;
+    retired.missing_units = static_cast<std::uint32_t>(retired.bytes >> unit_digits_);
     (void)free_and_merge(retired);
   }
   /// Records a change of the memory of a free range.
-  void set_missing(heap_range& range, std::size_t missing_bytes) noexcept;
+  void set_missing(heap_range& range, std::size_t units) noexcept;
   /// Enters a slab in all pages that it covers.
   void set_slab(heap_range& live, heap_slab& slab) noexcept;
-  /// Reserves page entries up to an address. @throws the exceptions of the bookkeeping resource.
-  static void reserve_pages(heap_region& region, std::uintptr_t end) {
-    const std::size_t pages = region.page_of(end - 1) + 1;
-    if (pages > region.pages.size()) [[unlikely]]
-      region.pages.resize(pages, nullptr);
-  }
-
-  /// Returns true if `reserve_pages` has reserved the pages of a free range.
-  [[nodiscard]] static bool has_pages(heap_range const& range) noexcept {
-    return range.region->page_of(range.end() - 1) < range.region->pages.size();
-  }
-
-  /// Returns the live range that begins at an address; null if there is no such range. O(1) for a heap of one
+  /// Returns the live range with this begin and size; null if there is no such range. O(1) for a heap of one
   /// region, else O(log(regions)).
-  [[nodiscard]] heap_range* live_from(std::uintptr_t address) const noexcept {
+  [[nodiscard]] heap_range* live_from(std::uintptr_t address, std::size_t bytes) const noexcept {
     if (latest_ == nullptr || !latest_->addresses.contains(address)) find_region(address);
     if (latest_ == nullptr || !latest_->addresses.contains(address)) return nullptr;
-    const std::size_t page = latest_->page_of(address);
-    heap_range* const found = page < latest_->pages.size() ? latest_->pages[page] : nullptr;
-    return found != nullptr && found->begin == address ? found : nullptr;
+    const bool is_large = bytes >= heap_region::large_bytes;
+    auto const& entries = is_large ? latest_->large : latest_->pages;
+    const std::size_t offset = address - latest_->addresses.begin,
+                      at = offset / (is_large ? heap_region::large_bytes : heap_region::page_bytes);
+    heap_range* const found = at < entries.size() ? entries[at] : nullptr;
+    return found != nullptr && found->begin == address && found->bytes == bytes ? found : nullptr;
   }
-  /// Returns the live range that contains an address; null if there is no such range. O(1) for a heap of one
-  /// region, else O(log(regions)).
+  /// Returns the live range in `pages` that contains an address; null if there is no such range. O(1) for a
+  /// heap of one region, else O(log(regions)).
   [[nodiscard]] heap_range* live_at(std::uintptr_t address) const noexcept {
     if (latest_ == nullptr || !latest_->addresses.contains(address)) find_region(address);
     return live_in_latest_region(address);
@@ -250,7 +264,11 @@ class heap_ranges {
 
   /// Returns the bytes of whole units, or whole chunks, with memory and without live blocks.
   [[nodiscard]] std::size_t returnable_bytes() const noexcept { return returnable_bytes_; }
-  [[nodiscard]] std::size_t returnable_bytes(heap_range const& range) const noexcept;
+  [[nodiscard]] std::size_t returnable_bytes(heap_range const& range) const noexcept {
+    if (range.region->is_chunk) return range.before == nullptr && range.after == nullptr ? range.bytes : 0;
+    const auto [first, last] = whole_units(range);
+    return (last - first - range.missing_units) << unit_digits_;
+  }
   /// The units that are wholly in a range, as indices [first, last).
   struct unit_span {
     std::size_t first, last;
@@ -293,8 +311,7 @@ class heap_ranges {
   [[nodiscard]] TIDEMARK_COLD heap_range* best_aligned_fit(heap_range& first, std::size_t bytes,
                                                            std::size_t align) const noexcept;
   [[nodiscard]] heap_range& split(heap_range& range, std::size_t bytes) noexcept;
-  void merge_with_next(heap_range& range) noexcept;
-  void remove_pages(heap_range& range) noexcept;
+  TIDEMARK_COLD void remove_pages(heap_range& range) noexcept;
 
   std::size_t unit_bytes_ = 2 * MiB;
   unsigned unit_digits_ = 21;  // a unit has this power of two of bytes
@@ -317,8 +334,8 @@ inline void free_lists::erase(heap_range& range) noexcept {
   const std::size_t bin = range.bin;
   lists_[bin] = range.next_free;
   if (range.next_free != nullptr) return;
-  used_bins_[bin / 64] &= ~(std::uint64_t{1} << bin % 64);
-  if (used_bins_[bin / 64] == 0) used_words_ &= ~(std::uint64_t{1} << bin / 64);
+  const std::uint64_t used = used_bins_[bin / 64] &= ~(std::uint64_t{1} << bin % 64);
+  used_words_ &= ~(std::uint64_t{used == 0} << bin / 64);  // without a branch
 }
 
 inline heap_range* free_lists::first_from(std::size_t bin) const noexcept {
@@ -349,8 +366,8 @@ inline heap_range* free_lists::first(std::size_t bytes) const noexcept {
 inline void heap_ranges::unlist(heap_range& range) noexcept {
   range.is_free = false;
   if (range.bytes < min_listed_bytes) return;
-  returnable_bytes_ -= range.returnable_bytes;
-  (range.missing_bytes != 0 ? lacking_ : ready_).erase(range);
+  returnable_bytes_ -= returnable_bytes(range);
+  (range.missing_units != 0 ? lacking_ : ready_).erase(range);
 }
 
 }  // namespace tidemark::gpu::detail

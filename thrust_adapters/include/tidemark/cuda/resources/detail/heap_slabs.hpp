@@ -122,9 +122,8 @@ class heap_slabs {
     return reinterpret_cast<void*>(slab->begin + offset);
   }
   /// Returns a block to its slab. @return false, with nothing changed, if all blocks of the slab are free or
-  /// no block begins at the address.
-  [[nodiscard]] bool try_deallocate(heap_slab& slab, std::uintptr_t block) noexcept {
-    const std::size_t offset = block - slab.begin;
+  /// no block begins at this offset.
+  [[nodiscard]] bool try_deallocate(heap_slab& slab, std::size_t offset) noexcept {
     if (slab.used == 0 || !slab.is_block_at(offset)) [[unlikely]]
       return false;
     slab.stack()[slab.stacked++] = static_cast<std::uint16_t>(offset / device_classes::granule_bytes);
@@ -191,11 +190,10 @@ class heap_slabs {
   }
 
   std::pmr::memory_resource* bookkeeping_;
-  std::uint64_t allocations_ = 0;
-  // Between the counts: a 16-byte load of two counts would wait for the last store to one of them.
-  std::array<size_class, device_class_count> classes_;
   std::size_t used_bytes_ = 0;
-  std::uint64_t deallocations_ = 0;
+  // Between the bytes and the counts: a 16-byte load of both would wait for the last store to one of them.
+  std::array<size_class, device_class_count> classes_;
+  std::uint64_t allocations_ = 0, deallocations_ = 0;
 };
 
 }  // namespace tidemark::gpu::detail
