@@ -100,6 +100,27 @@ TEST(make_plan, fits_recorded_steps_into_their_bound) {
   EXPECT_EQ(made.height, made.lower_bound);
 }
 
+TEST(make_plan, fits_nested_lifetimes_into_their_bound) {
+  std::mt19937_64 random{5};
+  for (std::size_t round = 0; round < 100; ++round) {
+    blocks asked;
+    std::vector<std::size_t> open;  // blocks that still live, as a stack
+    std::size_t moment = 0;
+    for (; asked.size() < 100; ++moment) {
+      if (!open.empty() && random() % 2 == 0) {
+        asked[open.back()].upper = moment;
+        open.pop_back();
+      } else {
+        open.push_back(asked.size());
+        asked.push_back({.lower = moment, .size = 1 + random() % 1000});
+      }
+    }
+    for (; !open.empty(); open.pop_back()) asked[open.back()].upper = moment++;
+    const memory_plan made = make_plan(asked, 1);
+    EXPECT_EQ(made.height, made.lower_bound) << round;
+  }
+}
+
 TEST(make_plan, reuses_bytes_of_blocks_that_are_never_live_together) {
   blocks asked;
   for (std::size_t i = 0; i < 100; ++i) asked.push_back({.lower = i, .upper = i + 1, .size = 100 + i});

@@ -137,6 +137,34 @@ TEST_F(planned_arena_plans, accept_kinds_of_any_integer_type) {
   EXPECT_THROW(const planned_arena::step inner(memory_, -1LL), std::logic_error);
 }
 
+TEST(planned_arena_plans_of_kinds, are_made_once_their_kind_comes_again) {
+  planned_arena memory{{.max_kinds = 3}};
+  played_steps<planned_arena> steps{memory};
+  for (int kind = 0; kind < 3; ++kind) steps.step("a=100 b=200 -a -b", kind);
+  EXPECT_EQ(memory.stats().plans_made, 1u) << "only the plan of the first kind";
+  EXPECT_EQ(memory.plans().size(), 3u) << "what was recorded is as good as a plan";
+  EXPECT_EQ(steps.step("a=100 b=200 -a -b", 2), 0u);
+  EXPECT_EQ(memory.stats().plans_made, 2u);
+}
+
+TEST(planned_arena_plans_of_kinds, cost_nothing_if_more_kinds_come_in_turn_than_are_kept) {
+  planned_arena memory{{.max_kinds = 3}};
+  played_steps<planned_arena> steps{memory};
+  for (int i = 0; i < 40; ++i) EXPECT_EQ(steps.step("a=100 b=200 -a -b", i % 4), 2u);
+  EXPECT_EQ(memory.stats().plans_made, 1u);
+}
+
+TEST(planned_arena_plans_of_kinds, keep_a_small_region_in_steps_without_a_plan) {
+  for (std::string const bytes : {"100000", "2000000"}) {
+    planned_arena memory;
+    played_steps<planned_arena> steps{memory};
+    const std::string text = "a=" + bytes + " -a";
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(steps.step(text, 1), i == 0 ? 1u : 0u);
+    EXPECT_EQ(steps.step(text, 2), 1u);
+    EXPECT_EQ(memory.stats().committed_bytes != 0, bytes == "100000") << "returned from 1 MiB on";
+  }
+}
+
 // P.21
 TEST(planned_arena_options, drops_the_least_recently_used_kind) {
   planned_arena memory{{.max_kinds = 2}};

@@ -175,7 +175,7 @@ class repeated_steps {
         if (event.allocates) allocate_block(memory, event);
         else if (blocks_.contains(event.block)) deallocate_block(memory, event);
         else free_earlier(memory, 1);
-        if (i > 5 && (is_small || k % 128 == 0))
+        if (i > 6 && (is_small || k % 128 == 0))
           most_held = std::max(most_held, memory.stats().committed_bytes + below.stats().held_bytes);
       }
       if (end == outliving::end_late) free_earlier(memory, earlier_.size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The better of two quick orders, and the check of an existing plan. The lower bound is the largest sum of
+// The best of three quick orders, and the check of an existing plan. The lower bound is the largest sum of
 // sizes that is live at once, or the end of a fixed block.
 #include <tidemark/plan/make_plan.hpp>
 
@@ -114,34 +114,33 @@ plan_problem problem_of(std::span<lifetime const> blocks, std::size_t alignment)
                   lifetime const& life = blocks[problem.buffers[i].block];
                   return range{life.lower, life.upper};
                 }));
+  if (std::ranges::none_of(problem.buffers, &buffer::is_fixed)) return problem;
   require_apart(problem, placed_buffers{problem}.offsets(),
                 "make_plan: ", "are in conflict, and their fixed offsets make them share bytes");
   return problem;
 }
 
-// "size" takes O(n^2) steps, and one layout of "lowest" O(n log n).
-constexpr std::size_t max_buffers_by_size = 4096;
+// `place_in_gaps` takes O(n^2) steps, and `place_lowest_first` O(n log n), but more for few buffers.
+constexpr std::size_t max_buffers_in_gaps = 4096, few_buffers = 512;
 
-/// Returns the numbers of buffers by falling keys; ties by number.
-template <class KeyOf>
-order order_by(plan_problem const& problem, KeyOf key_of) {
-  order sorted(problem.buffers.size());
-  std::iota(sorted.begin(), sorted.end(), 0U);
-  std::ranges::sort(sorted, std::greater{},
-                    [&](std::uint32_t i) { return std::pair{key_of(problem.buffers[i]), ~i}; });
-  return sorted;
-}
-
-/// Places buffers in falling size, each in the lowest gap. @return the offset of each buffer
-std::vector<std::size_t> place_by_size(plan_problem const& problem) {
+/// Places the buffers in order, each in the lowest gap. @return the offset of each buffer
+std::vector<std::size_t> place_in_gaps(plan_problem const& problem, order const& by) {
   placed_buffers placed{problem};
-  for (std::uint32_t i : order_by(problem, [](buffer const& each) { return each.size; }))
+  for (std::uint32_t i : by)
     if (!problem.buffers[i].is_fixed()) placed.place(i, placed.lowest_gap(i, 0));
   return placed.offsets();
 }
 
-/// Replaces the plan by a layout that is lower.
-void offer(memory_plan& best, plan_problem const& problem, std::vector<std::size_t> const& offsets) {
+/// Replaces the plan by the layout of an order if the layout is lower. Does nothing at the lower bound.
+/// @param key_of key of a buffer; the order is by falling keys, and ties by number
+template <class KeyOf>
+void offer(memory_plan& best, plan_problem const& problem, decltype(place_in_gaps)& place, KeyOf key_of) {
+  if (best.height == problem.lower_bound) return;
+  order by(problem.buffers.size());
+  std::iota(by.begin(), by.end(), 0U);
+  std::ranges::sort(by, std::greater{},
+                    [&](std::uint32_t i) { return std::pair{key_of(problem.buffers[i]), ~i}; });
+  const std::vector<std::size_t> offsets = place(problem, by);
   std::size_t height = problem.lower_bound;
   for (std::size_t i = 0; i < offsets.size(); ++i)
     height = std::max(height, offsets[i] + problem.buffers[i].size);
@@ -163,18 +162,16 @@ memory_plan make_plan(std::span<lifetime const> blocks, std::size_t alignment) {
   const bool are_alike = std::ranges::all_of(problem.buffers, [&](auto const& each) {
     return each.size == problem.buffers.front().size && !each.is_fixed();
   });
-  if (are_alike) {
-    const order by_birth = order_by(problem, [](auto const& each) { return ~each.lifespan.begin; });
-    offer(best, problem, place_lowest_first(problem, by_birth));
-  }
-  if (best.height > problem.lower_bound) {
-    const order by_load = order_by(problem, [](auto const& each) {
-      return std::array{static_cast<double>(each.load), each.duration, static_cast<double>(each.size)};
-    });
-    offer(best, problem, place_lowest_first(problem, by_load));
-  }
-  if (best.height > problem.lower_bound && problem.buffers.size() <= max_buffers_by_size)
-    offer(best, problem, place_by_size(problem));
+  if (are_alike)
+    offer(best, problem, place_lowest_first, [](auto const& each) { return ~each.lifespan.begin; });
+  // Nested lifetimes often reach the bound in this order: below a buffer are only buffers that enclose it.
+  if (problem.buffers.size() <= few_buffers)
+    offer(best, problem, place_in_gaps, [](auto const& each) { return each.duration; });
+  offer(best, problem, place_lowest_first, [](auto const& each) {
+    return std::array{static_cast<double>(each.load), each.duration, static_cast<double>(each.size)};
+  });
+  if (problem.buffers.size() <= max_buffers_in_gaps)
+    offer(best, problem, place_in_gaps, [](auto const& each) { return each.size; });
   return best;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `lifetime` and `memory_plan`: blocks to place, and their offsets. `make_plan`: computes the offsets of
-/// blocks with known lifetimes, in two quick orders. Owns offsets only.
+/// blocks with known lifetimes, in three quick orders. Owns offsets only.
 #pragma once
 
 #include <cstddef>
@@ -45,19 +45,21 @@ struct memory_plan {
 /// Default alignment of plans in bytes.
 inline constexpr std::size_t default_plan_alignment = 256;
 
-/// Places blocks with known lifetimes and returns the better of two orders. It does not search: the package
+/// Places blocks with known lifetimes and returns the best of three orders. It does not search: the package
 /// `tidemark::planner` searches, starting from this plan.
 ///
+///  - "nested": blocks in falling duration, each in the lowest gap. Skipped for more than 512 blocks.
 ///  - "lowest": the next block is the block that can have the lowest offset on the placed blocks. Ties go to
 ///    the block with the largest load, which is the maximum of the bytes live at one of its moments; then to
 ///    the longest-lived block, then to the largest. Movable blocks of one size are placed in the order of
 ///    `lower`.
-///  - "size": blocks in falling size, each in the lowest gap. Skipped for more than 4,096 blocks, and if
-///    "lowest" reaches the lower bound.
+///  - "size": blocks in falling size, each in the lowest gap. Skipped for more than 4,096 blocks.
+///
+/// An order that reaches the lower bound ends the list.
 ///
 /// The plan depends only on the arguments. A plan is at the bound if its blocks are never live together or
-/// all live at once. It is also at the bound if all blocks have one size and no own alignment or fixed
-/// offset.
+/// all live at once. It is also at the bound if no block has an own alignment or a fixed offset, and all
+/// blocks have one size or up to 512 blocks have nested lifetimes.
 ///
 /// Complexity: usually O(n log n) steps, plus O(n f) for f fixed blocks. Memory is O(n). Thread-safe.
 /// @param blocks blocks to place

@@ -40,8 +40,10 @@ constexpr std::size_t max_steps_between_more = 8;
 constexpr std::size_t max_loose_steps = 2;
 // A kind whose plans no step follows rests for at most 2^6 steps, which are not recorded.
 constexpr std::size_t max_rest_doublings = 6;
-// The fallback is trimmed once it has served more than this part of the plan's height.
+// The fallback is trimmed once it has served more than this part of the highest plan.
 constexpr std::size_t fallback_share = 64;
+// Less memory is not returned to the system, because later faults cost more than the memory is worth.
+constexpr std::size_t min_trim_bytes = std::size_t{1} << 20;
 // Blocks that die between steps are placed in a borrowed region if that saves more than this part of its
 // height.
 constexpr std::size_t early_share = 128;
@@ -187,8 +189,8 @@ planned_core::~planned_core() {
 // ---- allocating ----------------------------------------------------------------------------------------
 
 void* planned_core::allocate_slow(std::size_t bytes, std::size_t align) {
+  if (observer_ == nullptr && std::has_single_bit(align)) return find_block(bytes, align);
   require_power_of_two(planned_kind, options_.name, align);
-  if (observer_ == nullptr) return find_block(bytes, align);
   const auto allocate = [&] {
     plan_replayer::fast_path& position = plan_->position();
     plan_replayer::slot* const next = position.next_in_order(bytes, align);
@@ -349,7 +351,9 @@ void planned_core::begin(planned_core*& opened, std::uint64_t kind) {
                               (plan_->base() & (plan_->alignment() - 1)) == 0 &&
                               region_.committed_bytes() >= plan_->height();
     server_ = is_committed && last_kind_ == nullptr ? server::plan : server::plan_uncommitted;
-  } else {
+  } else if (is_recorded_ && !kind_->learned.empty()) {
+    server_ = server::plan_uncommitted;
+  } else if (region_.committed_bytes() >= min_trim_bytes) {
     region_.decommit_above(used_bytes_end());  // the fallback needs the memory
   }
   update_fast_path();
@@ -384,7 +388,7 @@ void planned_core::set_plan(plan_replayer& plan) noexcept {
 }
 
 void planned_core::detach_plan() {
-  foreign_->detach_live(*plan_, true);
+  if (!plan_->all_deallocated() || !plan_->own_slots().empty()) foreign_->detach_live(*plan_, true);
   plan_->enable_fast_path(false);
   set_plan(no_plan_);
 }
@@ -394,14 +398,19 @@ void planned_core::trim_fallback(std::size_t trims_due) noexcept {
   trims_due_ = trims_due;
   if (!std::exchange(has_returned_, false)) return;
   if (auto* const ours = dynamic_cast<distinct_resource*>(options_.fallback)) ours->release_unused();
-  if (host_accessible_) trim_heap();
+  if (host_accessible_ && highest_plan() >= min_trim_bytes) trim_heap();
 }
 
-// Commits memory for the plan of the step. Without memory the plan stays, and the next step tries again.
+// Commits memory for the plan of the step, and makes the plan if the kind has learned requests. Without memory the plan stays, and the next step tries again.
 void planned_core::commit_plan() {
   server_ = server::fallback;
-  if (trims_due_ != 0 && !is_borrowed_) trim_fallback(trims_due_);
   try {
+    if (kind_->plan == nullptr) {
+      plan_anew(*kind_, std::move(kind_->learned), last_begin_);
+      set_plan(*kind_->plan);
+      plan_->begin(begin_);
+    }
+    if (trims_due_ != 0 && !is_borrowed_) trim_fallback(trims_due_);
     const bool is_movable = is_unused();
     const std::size_t bytes = is_borrowed_ ? highest_plan() : plan_->height();
     if (is_borrowed_ && is_movable && region_.committed_bytes() < bytes) region_.decommit_above(0);
@@ -413,7 +422,7 @@ void planned_core::commit_plan() {
   if (server_ != server::plan && !is_borrowed_ && trims_due_ != 0)
     --trims_due_;  // or each such step would trim
   // Warns once, because each step would repeat the warning.
-  if (server_ != server::plan && region_.range().empty() && !std::exchange(has_warned_, true)) {
+  if (kind_->plan != nullptr && region_.range().empty() && !std::exchange(has_warned_, true)) {
     char const* const why = region_.refusal();
     report_warning(
         warning_kind::refused_memory, options_.name,
@@ -480,17 +489,18 @@ void planned_core::learn_from_step() {
     if (kind.more_due != 0) --kind.more_due;
     if (!is_whole || has_too_much || has_missing_slots_) learn_from_replay(has_too_much);
   } else if (kind.plan == nullptr && !is_borrowed_) {
-    plan_anew(kind, learn(*recorder_), begin_);
+    kind.learned = learn(*recorder_);
+    // The plan of a further kind is made in its second step, because the kind may be replaced before.
+    if (kinds_->all().size() == 1) plan_anew(kind, std::move(kind.learned), begin_);
   } else {
     return;  // the fallback needs its memory, or `learn_from_previous_step` knows more
   }
   if (fallback_bytes_ != 0) schedule_trims();
 }
 
-// The next steps trim the fallback if it has served much beside the plan.
+// The next steps trim the fallback if it has served much beside the highest plan.
 void planned_core::schedule_trims() noexcept {
-  if (is_borrowed_ || kind_->plan == nullptr || fallback_bytes_ <= kind_->plan->height() / fallback_share)
-    return;
+  if (is_borrowed_ || fallback_bytes_ <= highest_plan() / fallback_share) return;
   fallback_bytes_ = 0;
   trims_due_ = options_.max_slots;
 }
@@ -501,6 +511,7 @@ void planned_core::learn_from_replay(bool has_too_much) {
   if (must_rest(kind)) {
     if (2 * step_fallback_ < now_ - begin_) return;
     detach_plan();
+    kind.learned.clear();
     return kind.plan.reset();  // the plan served less than half of the step
   }
   for (plan_replayer::slot const& s : plan_->all_slots()) {
@@ -630,6 +641,7 @@ step_plan planned_core::plan_beside(learned_step const& learned, kind_of_step co
 // exceptions of `make_plan`; the plan has not changed then.
 void planned_core::plan_anew(kind_of_step& kind, learned_step learned, request_time begin) {
   step_plan made = plan_beside(learned, kind, begin);
+  if constexpr (check_level >= 2) made.require_valid();
   install_plan(kind, std::move(made));
   kind.learned = std::move(learned);
   for (std::size_t i = 0; i < kind.learned.size(); ++i)
@@ -679,7 +691,9 @@ void planned_core::use(step_plan plan, std::uint64_t kind) {
 std::vector<step_plan> planned_core::plans() const {
   std::vector<step_plan> copied;
   for (kind_of_step const& one : kinds_->all()) {
-    if (one.plan != nullptr) copied.emplace_back(one.plan->plan()).kind = one.kind;
+    if (one.plan == nullptr && one.learned.empty()) continue;
+    copied.push_back(one.plan != nullptr ? one.plan->plan() : plan_beside(one.learned, one, begin_));
+    copied.back().kind = one.kind;
   }
   return copied;
 }

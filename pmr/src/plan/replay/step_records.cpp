@@ -167,7 +167,6 @@ step_plan plan_of(learned_step const& step, plan_terms const& terms) {
     if (!made.outlives(block)) block.life.offset = own_end + *offset++;
   made.height = own_end + placed.height;
   made.lower_bound = own_end + placed.lower_bound;
-  made.require_valid();
   return made;
 }
 
