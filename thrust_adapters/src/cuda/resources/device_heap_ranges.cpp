@@ -115,7 +115,11 @@ heap_range* device_heap::map_range(std::size_t bytes, std::size_t align, char co
     return fits != nullptr ? &cut_ready(*fits, bytes, align) : nullptr;
   };
   placement to = cheapest_place(bytes, align);
-  if (to.range != nullptr && to.missing == 0) return &cut(*to.range, to.begin, bytes, missing_before(*to.range, to.begin));
+  const auto cut_place = [&]() -> heap_range& {
+    const bool is_at_begin = to.begin == to.range->begin;  // then no unit lies before the block
+    return cut(*to.range, to.begin, bytes, is_at_begin ? 0 : missing_before(*to.range, to.begin));
+  };
+  if (to.range != nullptr && to.missing == 0) return &cut_place();
   const on_device here{*driver_, device_};
   require_memory(*driver_, "cudaSetDevice", here.result(), name_);
   if (!may_map()) {
@@ -141,7 +145,7 @@ heap_range* device_heap::map_range(std::size_t bytes, std::size_t align, char co
     return cut_ready_range();
   }
   require_success(*driver_, mapped.call, mapped.result);
-  heap_range& taken = cut(*to.range, to.begin, bytes, missing_before(*to.range, to.begin));
+  heap_range& taken = cut_place();
   ++misses_;
   return &taken;
 }
