@@ -20,16 +20,16 @@ namespace {
 using detail::cache_share;
 
 // The rule: 256 KiB plus the taken bytes that were not returned, at most the share. Heap blocks use the bytes
-// that the lists do not use, of at least 512 KiB. They are updated with the watermark and with the taken bytes.
+// that the lists do not use, of at least 1 MiB. They are updated with the watermark and with the taken bytes.
 struct share_model {
-  std::size_t taken = 0, report_above = cache_share::never, watermark = 0, heap = 512 * KiB;
+  std::size_t taken = 0, report_above = cache_share::never, watermark = 0, heap = 1 * MiB;
 
   [[nodiscard]] std::size_t limit(std::size_t share) const {
     return std::min(share, 256 * KiB + std::min(taken, share));
   }
   [[nodiscard]] std::size_t chain(std::size_t share) const { return std::min(limit(share) / 4, 256 * KiB); }
   void update_heap(std::size_t share) {
-    heap = std::max(limit(share), std::min(share, 512 * KiB));
+    heap = std::max(limit(share), std::min(share, 1 * MiB));
     heap -= std::min(heap, watermark);
   }
 };
@@ -72,7 +72,8 @@ TEST(cache_share, agrees_with_its_model) {
     const std::size_t limit = model.limit(share);
     ASSERT_EQ(tested.limit(), limit);
     ASSERT_EQ(tested.chain_bytes(), model.chain(share));
-    ASSERT_EQ(tested.is_full(bytes), bytes + model.chain(share) / 2 > limit);
+    const std::size_t of_heap = random() % (2 * MiB);
+    ASSERT_EQ(tested.is_full(bytes, of_heap), bytes + model.chain(share) / 2 > limit || of_heap > model.heap);
     ASSERT_EQ(tested.heap_bytes(), model.heap);
     ASSERT_LE(limit, share);
   }

@@ -768,28 +768,53 @@ TEST(synchronized_pool, reuses_large_blocks_of_a_thread_in_lifo_order) {
   pool.release();  // its live blocks are meant to go with it
 }
 
-TEST(synchronized_pool, takes_four_large_blocks_of_a_size_that_a_thread_passed_on) {
+TEST(synchronized_pool, other_threads_take_large_blocks_that_a_thread_passed_on) {
   synchronized_pool pool;
   const std::vector<void*> held = allocate_neighbours(pool, 40, 65'536);
-  std::thread{[&] { deallocate_blocks(pool, held, 65'536); }}.join();
+  std::thread{[&] {
+    deallocate_blocks(pool, held, 65'536);
+  }}.join();  // passes on 15, 15 again, and merges 10
+  EXPECT_EQ(pool.stats().used_bytes, 0u);
   const std::uint64_t allocations = pool.stats().allocations;
-  void* const first = pool.allocate(65'536);
-  std::thread{[&] { EXPECT_EQ(pool.allocate(65'536), static_cast<std::byte*>(first) + 4 * 65'600); }}.join();
-  EXPECT_EQ(pool.stats().allocations, allocations + 2) << "blocks in a cache do not count";
-  EXPECT_EQ(pool.stats().requested_bytes, 2u * 65'536);
-  EXPECT_EQ(pool.allocate(65'536), static_cast<std::byte*>(first) + 3 * 65'600);
+  std::thread{[&] {
+    EXPECT_EQ(pool.allocate(65'536), held[29]) << "takes eight, having room for 15";
+  }}.join();
+  for (std::size_t i = 22; i-- > 0;) ASSERT_EQ(pool.allocate(65'536), held[i]) << "all, for more room";
+  const pool_stats now = pool.stats();
+  EXPECT_EQ(now.allocations, allocations + 23) << "blocks in a cache do not count";
+  EXPECT_EQ(now.used_bytes, 23u * 65'600);
+  EXPECT_EQ(now.requested_bytes, 23u * 65'536);
   pool.check_invariants();
   pool.release();  // its live blocks are meant to go with it
 }
 
-TEST_F(synchronized_pool_over_upstream, merges_large_blocks_in_a_thread_cache_before_the_heap_grows) {
-  synchronized_pool pool{&upstream};
-  deallocate_blocks(pool, allocate_neighbours(pool, 50, 20'000), 20'000);
-  const std::size_t calls = upstream.calls;
-  (void)pool.allocate(1'950'000);
-  EXPECT_EQ(upstream.calls, calls) << "the neighbours, and what is behind them";
+TEST(synchronized_pool, passes_on_no_more_large_blocks_than_fit_its_limit) {
+  synchronized_pool pool{caching_at_most(4 * MiB)};
+  const std::vector<void*> held = allocate_blocks(pool, 200, 65'536);
+  std::thread{[&] {
+    for (void* each : held) {
+      pool.deallocate(each, 65'536);
+      EXPECT_LE(pool.stats().cached_bytes, 4 * MiB);
+    }
+  }}.join();
   pool.check_invariants();
-  pool.release();  // its live blocks are meant to go with it
+  EXPECT_EQ(pool.stats().used_bytes, 0u);
+  EXPECT_GT(pool.trim(), 0u);
+  EXPECT_EQ(pool.stats().held_bytes, 0u);
+}
+
+TEST_F(synchronized_pool_over_upstream, merges_large_blocks_in_caches_before_the_heap_grows) {
+  for (const bool passes_on : {false, true}) {
+    synchronized_pool pool{&upstream};
+    const std::vector<void*> held = allocate_neighbours(pool, 100, 20'000);
+    if (passes_on) std::thread{[&] { deallocate_blocks(pool, held, 20'000); }}.join();
+    else deallocate_blocks(pool, held, 20'000);
+    const std::size_t calls = upstream.calls;
+    (void)pool.allocate(2'950'000);
+    EXPECT_EQ(upstream.calls, calls) << "the neighbours, and what is behind them";
+    pool.check_invariants();
+    pool.release();  // its live blocks are meant to go with it
+  }
 }
 
 TEST(synchronized_pool, reuses_a_large_block_of_the_same_thread_without_a_lock) {

@@ -20,9 +20,7 @@ void depot::push_front(std::size_t index, block_chain& list, std::size_t blocks)
 block_chain depot::pop_all(std::size_t index) noexcept {
   block_chain all;
   for (block_chain chain = pop_chain(index); chain.blocks > 0; chain = pop_chain(index)) {
-    free_block* last = chain.first;
-    while (free_block* next = next_of(last)) last = next;
-    link(last, all.first);
+    link(last_of(chain.first), all.first);
     all = {chain.first, all.blocks + chain.blocks};
   }
   return all;

@@ -18,6 +18,10 @@ namespace {
 // reads the cache lines of all threads.
 constexpr std::size_t unnoticed_bytes = 32 * KiB;
 
+// Maximum bytes of heap blocks that threads have passed on. With half of it, a consumer of batches of 8 MiB
+// waits for the heap's lock twice as long.
+constexpr std::size_t max_passed_on_bytes = 8 * MiB;
+
 }  // namespace
 
 // Called by the constructor. From now on, threads, forks and memory pressure may call the pool.
@@ -64,7 +68,7 @@ void synchronized_pool::end(detail::thread_cache& cache) noexcept {
   (void)drain_cache(cache);
   std::forward_list<detail::thread_cache> gone;
   {
-    const std::scoped_lock lock{caches_mutex_};
+    const std::scoped_lock lock{store_mutex_, caches_mutex_};
     ended_.add_counts(cache);
     auto before = caches_.before_begin();
     while (&*std::next(before) != &cache) ++before;
@@ -130,7 +134,7 @@ void* synchronized_pool::allocate_from_store(std::size_t bytes, std::size_t alig
   void* const block = cache.blocks.pop_block(index, bytes);
   enforce_free_limit();  // a new slab leaves free blocks
   // One chain for each class may exceed the cache's share.
-  if (cache.share.is_full(cache.cached_bytes())) rebalance_cache(cache);
+  if (cache.share.is_full(cache.blocks.cached_bytes(), cache.heap_blocks.bytes())) rebalance_cache(cache);
   else cache.update_watermark();
   return block;
 }
@@ -138,7 +142,8 @@ void* synchronized_pool::allocate_from_store(std::size_t bytes, std::size_t alig
 void synchronized_pool::deallocate_slow(void* block, std::size_t bytes, std::size_t align,
                                         detail::free_result result, detail::thread_cache* own) noexcept {
   if (serves_heap_block(own, bytes, align) && bytes <= max_cached_block_bytes() &&
-      own->has_room_for_heap_block(bytes) && own->heap_blocks.try_deallocate(block, bytes)) {
+      detail::coalescing_heap::range_bytes(bytes) <= own->heap_room() &&
+      own->heap_blocks.try_deallocate(block, bytes)) {
     return;
   }
   deallocate_to_store(block, bytes, align, result);
@@ -168,12 +173,15 @@ void* synchronized_pool::allocate_large(detail::thread_cache& cache, std::size_t
   if (block != nullptr) return block;
   {
     const std::scoped_lock lock{store_mutex_};
-    if (is_of_heap) block = store_.allocate_from_heap(bytes, align);
-    if (block != nullptr && is_for_caches(bytes, align)) add_more(cache, bytes, align);
+    if (is_for_caches(bytes, align)) {
+      cache.share.on_receive(cache.heap_blocks.take(ended_.heap_blocks, bytes, cache.heap_room()));
+      block = cache.heap_blocks.try_allocate(bytes, align);
+    }
+    if (block == nullptr && is_of_heap) block = store_.allocate_from_heap(bytes, align);
     if (block == nullptr) {
       // Merging this thread's heap blocks may free enough; this saves 6 % of the memory on a recorded trace
       // of lld.
-      if (is_of_heap) (void)return_heap_blocks(cache, 0);
+      if (is_of_heap) (void)return_heap_blocks(cache, 0), (void)return_heap_blocks(ended_, 0);
       block = store_.allocate_large(bytes, align, [this] { return relieve_upstream(); });
       const std::scoped_lock caches_lock{caches_mutex_};
       update_peak_cached_bytes();  // includes the rest of a new chunk
@@ -185,16 +193,12 @@ void* synchronized_pool::allocate_large(detail::thread_cache& cache, std::size_t
   return block;
 }
 
-// Fills the cache with a chain of blocks, if a thread has passed on blocks of this size.
-void synchronized_pool::add_more(detail::thread_cache& cache, std::size_t bytes, std::size_t align) noexcept {
-  const std::size_t range_bytes = detail::coalescing_heap::range_bytes(bytes);
-  std::size_t n = range_bytes == passed_on_range_bytes_ ? cache.share.chain_bytes() / range_bytes : 0;
-  for (; n > 0 && cache.has_room_for_heap_block(bytes); --n) {
-    void* const block = store_.allocate_from_heap(bytes, align, false);
-    if (block == nullptr) return;
-    if (!cache.heap_blocks.try_deallocate(block, bytes, false)) return store_.return_to_heap(block, bytes);
-    cache.share.on_receive(range_bytes);
-  }
+// Passes cached heap blocks of one size on to other threads, as far as there is room. They are not merged, so
+// that no thread touches their tags.
+void synchronized_pool::pass_on(detail::thread_cache& cache, std::size_t bytes) noexcept {
+  const std::scoped_lock lock{store_mutex_};
+  const std::size_t most = std::min(max_passed_on_bytes, store_.room()), before = ended_.heap_blocks.bytes();
+  cache.share.on_pass_on(ended_.heap_blocks.take(cache.heap_blocks, bytes, most - std::min(most, before)));
 }
 
 void synchronized_pool::deallocate_large(detail::thread_cache* cache, void* block, std::size_t bytes,
@@ -202,19 +206,14 @@ void synchronized_pool::deallocate_large(detail::thread_cache* cache, void* bloc
   const bool is_cached = cache != nullptr && is_for_caches(bytes, align);
   if (is_cached) {
     cache->update_watermark();  // the lists may hold fewer bytes than before
-    if (!cache->has_room_for_heap_block(bytes))
-      rebalance_cache(*cache, detail::coalescing_heap::range_bytes(bytes));
+    const std::size_t range_bytes = detail::coalescing_heap::range_bytes(bytes);
+    if (range_bytes > cache->heap_room()) pass_on(*cache, bytes);
+    if (range_bytes > cache->heap_room()) rebalance_cache(*cache, range_bytes);
     if (cache->heap_blocks.try_deallocate(block, bytes)) return;
   }
   const std::scoped_lock lock{store_mutex_};
-  if (is_cached) {
-    const std::size_t before = cache->heap_blocks.bytes();
-    cache->heap_blocks.evict_place(bytes, [this](void* other) { store_.return_to_heap(other, 0); });
-    cache->share.on_pass_on(before - cache->heap_blocks.bytes());
-    (void)cache->heap_blocks.try_deallocate(block, bytes);
-  } else {
-    store_.deallocate_large(block, bytes, align);
-  }
+  if (is_cached) (void)return_heap_blocks(*cache, 0);  // blocks of another size occupy the place
+  store_.deallocate_large(block, bytes, align);
   publish();
   const std::scoped_lock peak_lock{caches_mutex_};
   update_peak_cached_bytes();
@@ -252,8 +251,8 @@ void synchronized_pool::move_to_depot(detail::thread_cache& from, std::size_t in
 // Called if the cache is full, would be full with `more_bytes`, or has reached its watermark, when slabs may
 // be free.
 void synchronized_pool::rebalance_cache(detail::thread_cache& cache, std::size_t more_bytes) noexcept {
-  if (more_bytes != 0) passed_on_range_bytes_ = more_bytes;
-  const bool is_full = cache.share.is_full(cache.cached_bytes() + more_bytes);
+  const bool is_full =
+      cache.share.is_full(cache.blocks.cached_bytes(), cache.heap_blocks.bytes() + more_bytes);
   if (is_full) shrink_cache_to(cache, cache.share.limit() / 2);
   enforce_free_limit();
   const bool must_trim = (is_full || stranded_bytes_ != 0) && is_trim_due(&cache);
@@ -346,6 +345,7 @@ std::size_t synchronized_pool::relieve_upstream() noexcept {
     returned = return_heap_blocks(*own, 0);
   }
   request_trim(0);
+  returned += return_heap_blocks(ended_, 0);
   returned += store_.release_free(0);
   publish();
   return returned;
@@ -354,7 +354,8 @@ std::size_t synchronized_pool::relieve_upstream() noexcept {
 std::size_t synchronized_pool::trim_shared(std::size_t target_bytes) noexcept {
   const std::scoped_lock lock{store_mutex_};
   ended_.blocks.pending().remove_served_trim(target_bytes);
-  const std::size_t returned = store_.release_free(target_bytes);
+  std::size_t returned = return_heap_blocks(ended_, 0);
+  returned += store_.release_free(target_bytes);
   store_.strand(target_bytes);
   publish();
   const std::scoped_lock caches_lock{caches_mutex_};
@@ -374,9 +375,10 @@ void synchronized_pool::publish() noexcept {
 // Trims to half of the depot's limit, so that trims are rare.
 void synchronized_pool::enforce_free_limit() noexcept {
   const std::size_t most = store_.max_free_bytes();
-  if (depot_.cached_bytes() <= most) return;
+  if (depot_.cached_bytes() + ended_.heap_blocks.bytes() <= most) return;
   {
     const std::scoped_lock lock{store_mutex_};
+    (void)return_heap_blocks(ended_, 0);
     store_.make_room();
     publish();
   }
@@ -393,7 +395,6 @@ void synchronized_pool::request_trim(std::size_t target_bytes) noexcept {
 std::size_t synchronized_pool::trim(std::size_t target_bytes) noexcept {
   if (refuse_reentry("trim")) return 0;
   request_trim(target_bytes);
-  passed_on_range_bytes_ = 0;
   std::size_t returned = 0;
   if (detail::thread_cache* const own = threads_.find()) {
     (void)own->blocks.consume_pending_work();
@@ -416,7 +417,6 @@ void synchronized_pool::release() noexcept {
   for (std::size_t i = 0; i < classes_.count(); ++i) (void)depot_.pop_all(i);
   depot_.subtract_cached(depot_.cached_bytes());
   store_.release();
-  passed_on_range_bytes_ = 0;
   publish();
   if constexpr (detail::records_blocks) ledger_.clear();
 }

@@ -194,8 +194,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   }
   [[nodiscard]] void* allocate_checked(std::size_t bytes, std::size_t align, detail::call_site where);
   [[nodiscard]] void* allocate_large(detail::thread_cache& cache, std::size_t bytes, std::size_t align);
-  // With store_mutex_ held.
-  void add_more(detail::thread_cache& cache, std::size_t bytes, std::size_t align) noexcept;
+  void pass_on(detail::thread_cache& cache, std::size_t bytes) noexcept;
   void deallocate_large(detail::thread_cache* cache, void* block, std::size_t bytes,
                         std::size_t align) noexcept;
   void refill(detail::thread_cache& cache, std::size_t index);
@@ -249,7 +248,6 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   // Copies of the store's counts, readable without its lock.
   std::atomic<std::size_t> stranded_bytes_{0};
   std::atomic<std::size_t> reachable_bytes_{0};
-  std::atomic<std::size_t> passed_on_range_bytes_{0};  // size of the last heap block that filled a cache
 
   // A fork locks the last member first. Other calls take the locks in the same order.
   detail::fork_safe<> ledger_mutex_;  // guards ledger_; used if blocks are recorded
@@ -261,8 +259,8 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   // Caches of all threads. Not a std::list: MemorySanitizer does not see how the standard library writes its
   // links.
   std::forward_list<detail::thread_cache> caches_;
-  // Counts of ended threads. Its cached bytes are bytes lost in a child. Its pending trims are trims that the
-  // depot has not made yet.
+  // Counts of ended threads, and heap blocks on their way from thread to thread, which store_mutex_ guards. In
+  // a child, its cached bytes include lost bytes. Its pending trims are trims that the depot has not made yet.
   detail::thread_cache ended_{classes_, depot_.share_bytes()};
   detail::trim_policy trim_times_;
   mutable std::size_t peak_cached_bytes_ = 0;  // mutable: a snapshot may raise it

@@ -114,6 +114,12 @@ class opened_block {
 /// Makes `block` the first block of a list.
 inline void link(free_block* block, free_block* next) noexcept { opened_block{block}->next = next; }
 
+/// Returns the last block of a non-empty list. O(blocks).
+[[nodiscard]] inline free_block* last_of(free_block* block) noexcept {
+  while (free_block* const next = next_of(block)) block = next;
+  return block;
+}
+
 /// Cuts off the first blocks of a non-empty list: at least one, at most `max_blocks`. O(max_blocks).
 [[nodiscard]] inline block_chain cut_front(free_block*& list, std::size_t max_blocks) noexcept {
   block_chain front{list, 1};

@@ -73,11 +73,10 @@ class block_store {
     return slabs_.carve(index, max_carved_bytes);
   }
 
-  /// Allocates a block of the heap; null if no free range that was tried fits. @param counted false if the
-  /// block is for a thread's cache @pre `is_of_heap()`
-  [[nodiscard]] void* allocate_from_heap(std::size_t bytes, std::size_t align, bool counted = true) noexcept {
+  /// Allocates a block of the heap; null if no free range that was tried fits. @pre `is_of_heap()`
+  [[nodiscard]] void* allocate_from_heap(std::size_t bytes, std::size_t align) noexcept {
     void* const block = counting_cached([&] { return heap_.try_allocate(bytes, align); });
-    if (block != nullptr) counts_.allocations += counted ? 1 : 0;
+    if (block != nullptr) ++counts_.allocations;
     return block;
   }
   /// Allocates a block beyond the size classes. @throws whatever the upstream throws; nothing has changed

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include <tidemark/core/detail/align.hpp>
 #include <tidemark/core/detail/size_classes.hpp>
@@ -36,8 +37,8 @@ namespace tidemark::detail {
 class cache_share {
  public:
   static constexpr std::size_t start_bytes = 256 * KiB;
-  // More for heap blocks: a thread returns six blocks of 64 KiB at once, and takes the heap's lock once.
-  static constexpr std::size_t start_heap_bytes = 512 * KiB;
+  // More for heap blocks: a thread passes on fifteen blocks of 64 KiB at once, and takes the lock once.
+  static constexpr std::size_t start_heap_bytes = 1 * MiB;
   static constexpr std::size_t never = (std::numeric_limits<std::size_t>::max)();
 
   /// @param share bytes for each thread; belongs to the pool and outlives this object
@@ -52,9 +53,9 @@ class cache_share {
   }
   /// Bytes of a chain: few enough to stay in a core's cache on the way from thread to thread.
   [[nodiscard]] std::size_t chain_bytes() const noexcept { return (std::min)(limit() / 4, 256 * KiB); }
-  /// True if the lists could exceed the limit before they report.
-  [[nodiscard]] bool is_full(std::size_t cached_bytes) const noexcept {
-    return cached_bytes + chain_bytes() / 2 > limit();
+  /// True if the lists could exceed the limit before they report, or there are too many heap blocks.
+  [[nodiscard]] bool is_full(std::size_t listed_bytes, std::size_t heap_block_bytes) const noexcept {
+    return listed_bytes + chain_bytes() / 2 > limit() || heap_block_bytes > heap_bytes_;
   }
 
   /// Counts bytes that the thread received from other threads, or from new memory.
@@ -110,6 +111,7 @@ class heap_block_cache {
     if (own.range_bytes != range_bytes || block == nullptr || (address_of(block) & (align - 1)) != 0)
       return nullptr;
     own.first = next_of(block);
+    --own.blocks;
     allocations_.add(1);
     bytes_.subtract(range_bytes);
     requested_bytes_.add(bytes);
@@ -117,9 +119,8 @@ class heap_block_cache {
     return block;
   }
 
-  /// Caches a block. @param counted false if the block was not deallocated by a user @return false if blocks of
-  /// another size occupy its place; nothing has changed then
-  [[nodiscard]] bool try_deallocate(void* block, std::size_t bytes, bool counted = true) noexcept {
+  /// Caches a block. @return false if blocks of another size occupy its place; nothing has changed then
+  [[nodiscard]] bool try_deallocate(void* block, std::size_t bytes) noexcept {
     const std::size_t range_bytes = coalescing_heap::range_bytes(bytes);
     list& own = lists_[place_of(range_bytes)];
     if (own.range_bytes != range_bytes) {
@@ -130,10 +131,31 @@ class heap_block_cache {
     auto* const freed = static_cast<free_block*>(block);
     link(freed, own.first);
     own.first = freed;
-    deallocations_.add(counted ? 1 : 0);
+    ++own.blocks;
+    deallocations_.add(1);
     bytes_.add(range_bytes);
     requested_bytes_.subtract(bytes);
     return true;
+  }
+
+  /// Takes blocks of one size from another cache: all of them, or at most `max_cut_blocks` if all exceed
+  /// `max_bytes`. O(1) if this cache has no such block and takes all. @return their bytes; 0 if blocks of
+  /// another size occupy their place here
+  [[nodiscard]] std::size_t take(heap_block_cache& from, std::size_t bytes, std::size_t max_bytes) noexcept {
+    const std::size_t range_bytes = coalescing_heap::range_bytes(bytes), place = place_of(range_bytes);
+    list &own = lists_[place], &other = from.lists_[place];
+    std::size_t blocks = (std::min)(other.blocks, max_bytes / range_bytes);
+    const bool has_place = own.first == nullptr || own.range_bytes == range_bytes;
+    if (other.range_bytes != range_bytes || blocks == 0 || !has_place) return 0;
+    free_block* const first = other.first;
+    if (blocks == other.blocks) other.first = nullptr;
+    else blocks = cut_front(other.first, (std::min)(blocks, max_cut_blocks)).blocks;
+    if (own.first != nullptr) link(last_of(first), own.first);
+    own = {range_bytes, first, own.blocks + blocks};
+    other.blocks -= blocks;
+    bytes_.add(blocks * range_bytes);
+    from.bytes_.subtract(blocks * range_bytes);
+    return blocks * range_bytes;
   }
 
   /// Calls `release(block)` until at most `max_bytes` are cached: all blocks of one size, then of the next
@@ -141,14 +163,13 @@ class heap_block_cache {
   template <class Release>
   void shrink(std::size_t max_bytes, Release release) noexcept {
     for (std::size_t visited = 0; bytes() > max_bytes && visited < place_count; ++visited) {
-      empty_to(max_bytes, lists_[next_shrunk_], release);
-      if (lists_[next_shrunk_].first == nullptr) next_shrunk_ = (next_shrunk_ + 1) % place_count;
+      list& own = lists_[next_shrunk_];
+      for (; own.first != nullptr && bytes() > max_bytes; --own.blocks) {
+        bytes_.subtract(own.range_bytes);
+        release(std::exchange(own.first, next_of(own.first)));
+      }
+      if (own.first == nullptr) next_shrunk_ = (next_shrunk_ + 1) % place_count;
     }
-  }
-  /// Does the same for all blocks in the place of size `bytes`, which becomes free.
-  template <class Release>
-  void evict_place(std::size_t bytes, Release release) noexcept {
-    empty_to(0, lists_[place_of(coalescing_heap::range_bytes(bytes))], release);
   }
 
   /// Bytes of all listed ranges. Any thread.
@@ -184,23 +205,17 @@ class heap_block_cache {
 
  private:
   static constexpr std::size_t place_count = 64;
+  // A cut reads each block, which the other thread wrote, while both threads wait for the lock.
+  static constexpr std::size_t max_cut_blocks = 8;
 
   struct list {
     std::size_t range_bytes = 0;
     free_block* first = nullptr;
+    std::size_t blocks = 0;
   };
 
   [[nodiscard]] static std::size_t place_of(std::size_t range_bytes) noexcept {
     return fibonacci_hash(range_bytes) >> (64 - std::bit_width(place_count - 1));
-  }
-  template <class Release>
-  void empty_to(std::size_t max_bytes, list& own, Release release) noexcept {
-    while (own.first != nullptr && bytes() > max_bytes) {
-      free_block* const block = own.first;
-      own.first = next_of(block);
-      bytes_.subtract(own.range_bytes);
-      release(block);
-    }
   }
 
   std::array<list, place_count> lists_{};
@@ -216,9 +231,9 @@ struct thread_cache {
   thread_cache(size_classes const& classes, std::atomic<std::size_t> const& share_bytes) noexcept
       : blocks{classes}, share{share_bytes} {}
 
-  /// True if the cache stays within its limit with one more heap block of `bytes`.
-  [[nodiscard]] bool has_room_for_heap_block(std::size_t bytes) const noexcept {
-    return heap_blocks.bytes() + coalescing_heap::range_bytes(bytes) <= share.heap_bytes();
+  /// Bytes of heap blocks that the cache may still take.
+  [[nodiscard]] std::size_t heap_room() const noexcept {
+    return share.heap_bytes() - (std::min)(share.heap_bytes(), heap_blocks.bytes());
   }
   /// Sets the watermark half a chain above the current bytes.
   void update_watermark() noexcept { blocks.set_watermark(share.set_watermark(blocks.cached_bytes())); }
