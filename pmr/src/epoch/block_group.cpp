@@ -30,7 +30,7 @@ std::span<tracked_block*> block_group::end(epoch_summary& summary, epoch_slab*& 
   const struct ending how{ending.name, ending.is_buffer_group ? 0 : depth};
   summary = {};
   std::size_t reclaimed = 0, reclaimed_bytes = 0;
-  const std::span<tracked_block*> log{log_};
+  const auto log = std::span{log_}.first(log_end_);
   for (std::size_t i = ending.first; i < log.size(); ++i) {
     tracked_block* const block = log[i];
     const block_state now = block == nullptr ? block_state{} : block->load();
@@ -68,7 +68,7 @@ std::span<tracked_block*> block_group::end(epoch_summary& summary, epoch_slab*& 
     requests_chunks_ = true;
     free_chunks = remove_chunks(false, true);
   }
-  return std::span{log_}.subspan(kept_end_);
+  return log.subspan(kept_end_);
 }
 
 bool block_group::remove(tracked_block& block, block_state before, block_state then, bool by_owner) noexcept {
@@ -79,7 +79,7 @@ bool block_group::remove(tracked_block& block, block_state before, block_state t
   const std::size_t bytes = block.bytes.load(std::memory_order_relaxed);
   if (by_owner) {
     log_[block.position.load(std::memory_order_relaxed)] = nullptr;
-    while (!log_.empty() && log_.back() == nullptr && log_.size() > innermost_->first) log_.pop_back();
+    while (log_end_ > innermost_->first && log_[log_end_ - 1] == nullptr) --log_end_;
     (is_deallocation ? deallocations_ : let_go_).add(1);
     held_bytes_.subtract(bytes);
   } else {
@@ -276,16 +276,16 @@ void block_group::make_room() {
   {
     const std::scoped_lock guard{lock_};  // a block that leaves meanwhile gets its position in another log
     std::size_t end = innermost_->first;
-    for (std::size_t i = end; i < log_.size(); ++i) {
+    for (std::size_t i = end; i < log_end_; ++i) {
       tracked_block* const block = log_[i];
       if (block == nullptr || !is_logged_at(*block, i)) continue;
       block->move_to(end);
       log_[end++] = block;
     }
-    log_.resize(end);
+    log_end_ = end;
   }
   // Without the lock: only this thread reads the log, and the bookkeeping resource runs user code.
-  if (2 * log_.size() >= log_.capacity()) log_.reserve(std::max(min_places, 2 * log_.capacity()));
+  if (2 * log_end_ >= log_.size()) log_.resize(std::max(min_places, 2 * log_.size()));
 }
 
 std::size_t block_group::size() const noexcept {
@@ -316,7 +316,7 @@ void block_group::add_to(epoch_stats& stats) const noexcept {
 char const* block_group::broken_invariant() const noexcept {
   if (may_be_inconsistent_) return nullptr;
   std::size_t used_blocks = 0, used_bytes = 0;
-  for (std::size_t i = 0; i < log_.size(); ++i) {
+  for (std::size_t i = 0; i < log_end_; ++i) {
     if (log_[i] == nullptr || !is_logged_at(*log_[i], i)) continue;
     ++used_blocks;
     used_bytes += log_[i]->bytes.load(std::memory_order_relaxed);
@@ -340,8 +340,8 @@ char const* block_group::broken_invariant() const noexcept {
   if (stats.used_bytes != used_bytes) return "used_bytes == sum over blocks in logs and slabs";
   if (stats.used_bytes > stats.peak_bytes) return "used_bytes <= peak_bytes";
   if (!std::ranges::is_sorted(open, {}, &frame::first)) return "frames[i].first <= frames[i + 1].first";
-  if (depth_ > 0 && innermost_->first > log_.size()) return "frames.back().first <= log.size()";
-  if (depth_ == 0 && !log_.empty()) return "no frame, no log";
+  if (depth_ > 0 && innermost_->first > log_end_) return "frames.back().first <= log_end";
+  if (depth_ == 0 && log_end_ != 0) return "no frame, no log";
   return nullptr;
 }
 

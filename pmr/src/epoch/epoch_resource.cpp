@@ -55,9 +55,10 @@ detail::tracked_block& epoch_resource::allocate_in(detail::block_group& group, s
   group.reserve_one();
   void* const block = allocate_from_upstream(bytes, align);
   remove_reclaimed_small(block);
-  detail::tracked_block* record = nullptr;
+  detail::tracked_block* record = group.expected();
   try {
-    record = &table_.find_or_add(detail::address_of(block));
+    if (record == nullptr || record->address != detail::address_of(block))
+      record = &table_.find_or_add(detail::address_of(block));
   } catch (...) {
     options_.upstream->deallocate(block, bytes, align);
     throw;
@@ -82,6 +83,7 @@ void* epoch_resource::allocate_slow(detail::block_group& group, std::size_t byte
       constexpr std::size_t unit = detail::epoch_slab::range_bytes;
       const byte_range added = detail::allocate_by_halves(
           *options_.upstream, 2, group.next_chunk_bytes() / unit, unit, alignof(std::max_align_t));
+      had_slabs_.store(true, std::memory_order_relaxed);
       try {
         group.add_chunk(added, filter_, index, block_bytes);
       } catch (...) {

@@ -198,6 +198,7 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   }
   // Called after the upstream allocates `block`: clears the mark of a small block reclaimed at this address.
   void remove_reclaimed_small(void const* block) noexcept {
+    if (!had_slabs_.load(std::memory_order_relaxed)) return;
     if (detail::epoch_slab* const range = find_range(block)) [[unlikely]] {
       if (range->use.load(std::memory_order_acquire) == detail::epoch_slab::range_use::upstreams)
         range->remove_reclaimed(block);
@@ -279,6 +280,7 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   detail::size_classes small_classes_;
   std::size_t max_small_bytes_;  // 0: no slabs, because the host must not touch the memory
   detail::epoch_slab_table slab_table_;
+  std::atomic<bool> had_slabs_{false};  // true before the first slab
   // Ranges in `slab_table_`, and addresses whose records matter. An address stays in the filter when its
   // block is deallocated early in an epoch, because an epoch mostly allocates the address again. The next
   // look-up erases the address.

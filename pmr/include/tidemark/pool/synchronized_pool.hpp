@@ -246,8 +246,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   detail::size_classes classes_;
   detail::depot depot_;
   // Copies of the store's counts, readable without its lock.
-  std::atomic<std::size_t> stranded_bytes_{0};
-  std::atomic<std::size_t> reachable_bytes_{0};
+  std::atomic<std::size_t> stranded_bytes_{0}, reachable_bytes_{0};
 
   // A fork locks the last member first. Other calls take the locks in the same order.
   detail::fork_safe<> ledger_mutex_;  // guards ledger_; used if blocks are recorded

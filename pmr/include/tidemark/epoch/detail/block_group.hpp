@@ -4,6 +4,7 @@
 /// the list of the blocks, and lists of slabs with small blocks, but no memory of blocks.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
@@ -97,7 +98,7 @@ class block_group {
     if (depth_ == frames_.size()) [[unlikely]]
       frames_.emplace_back();
     innermost_ = &frames_[depth_];
-    innermost_->first = log_.size();
+    innermost_->first = log_end_;
     innermost_->name = name;
     innermost_->is_buffer_group = is_buffer_group;
     innermost_->is_abandoned = false;
@@ -112,15 +113,18 @@ class block_group {
   /// `remove_chunks(false)` @return records of the reclaimed blocks, mixed with nulls, valid until
   /// `drop_reclaimed`. O(blocks).
   [[nodiscard]] std::span<tracked_block*> end(epoch_summary& summary, epoch_slab*& free_chunks) noexcept;
-  void drop_reclaimed() noexcept { log_.resize(kept_end_); }
+  void drop_reclaimed() noexcept { log_end_ = kept_end_; }
 
   // ---- blocks
 
   /// Makes room for one block, so that `track` cannot fail. O(1) amortised. @throws std::bad_alloc
   void reserve_one() {
-    if (log_.size() == log_.capacity()) [[unlikely]]
+    if (log_end_ == log_.size()) [[unlikely]]
       make_room();
   }
+  /// Returns the block that an earlier epoch had at the next position, or null: a step that repeats has the
+  /// same addresses. @pre `reserve_one()` was called
+  [[nodiscard]] tracked_block* expected() const noexcept { return log_[log_end_]; }
   /// Adds a block to the innermost frame and begins a generation. @param before the current state of the
   /// block
   /// @pre `reserve_one()` was called, and the address is in the filter. O(1).
@@ -226,14 +230,13 @@ class block_group {
     return range / epoch_slab::range_bytes % recent_places;
   }
   void set_owner(tracked_block& block, std::size_t bytes, block_state now) noexcept {
-    block.set_owner(this, log_.size(), bytes, now);
-    if (log_.size() == log_.capacity()) __builtin_unreachable();  // `reserve_one` made room
-    log_.push_back(&block);
+    block.set_owner(this, log_end_, bytes, now);
+    log_[log_end_++] = &block;
     count_held(bytes);
   }
   void count_held(std::size_t bytes) noexcept {
-    const std::size_t used = held_bytes_.add(bytes) - removed_outside_bytes_.value();
-    if (used > peak_bytes_.value()) peak_bytes_.set(used);
+    const std::size_t held = held_bytes_.add(bytes), peak = peak_bytes_.value();
+    if (held > peak) peak_bytes_.set((std::max)(peak, held - removed_outside_bytes_.value()));
   }
   [[nodiscard]] bool is_logged_at(tracked_block const& block, std::size_t position) const noexcept {
     return block.load().is_held() && is_at(block, position);
@@ -243,7 +246,7 @@ class block_group {
   }
   // Returns the end of the frame at `depth` in the log.
   [[nodiscard]] std::size_t end_of(std::size_t depth) const noexcept {
-    return depth < depth_ ? frames_[depth].first : log_.size();
+    return depth < depth_ ? frames_[depth].first : log_end_;
   }
   // While one frame is open, the log has at most `max(64, 4 * peak used blocks)` places, not counting blocks
   // that other threads deallocated since the log last grew. Gaps of outer frames stay until these frames end.
@@ -300,6 +303,7 @@ class block_group {
   fork_safe<brief_lock> lock_;
   // A record that is twice in the log counts once, and a record that another group holds does not count.
   std::pmr::vector<tracked_block*> log_;  // null: a block that was removed
+  std::size_t log_end_ = 0;               // places behind it have blocks of earlier epochs
   std::pmr::vector<frame> frames_;        // the first `depth_` are open; the others have no slabs
   std::size_t depth_ = 0;
   frame* innermost_ = nullptr;  // null or `&frames_[depth_ - 1]`

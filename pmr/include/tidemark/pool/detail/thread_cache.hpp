@@ -151,7 +151,7 @@ class heap_block_cache {
     if (blocks == other.blocks) other.first = nullptr;
     else blocks = cut_front(other.first, (std::min)(blocks, max_cut_blocks)).blocks;
     if (own.first != nullptr) link(last_of(first), own.first);
-    own = {range_bytes, first, own.blocks + blocks};
+    own = {range_bytes, own.blocks + blocks, first};
     other.blocks -= blocks;
     bytes_.add(blocks * range_bytes);
     from.bytes_.subtract(blocks * range_bytes);
@@ -209,9 +209,8 @@ class heap_block_cache {
   static constexpr std::size_t max_cut_blocks = 8;
 
   struct list {
-    std::size_t range_bytes = 0;
+    std::size_t range_bytes = 0, blocks = 0;
     free_block* first = nullptr;
-    std::size_t blocks = 0;
   };
 
   [[nodiscard]] static std::size_t place_of(std::size_t range_bytes) noexcept {
