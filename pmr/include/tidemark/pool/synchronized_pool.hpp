@@ -145,7 +145,8 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   /// `peak_cached_bytes` is approximate: the maximum of the sums read so far. The sum is read by each
   /// snapshot, by a thread that passes blocks on or ends, and by a call that returns a large block to the
   /// heap or grows the heap. The peak is at least `cached_bytes` of any snapshot. It may miss up to 4 MiB
-  /// that one thread freed and reallocated between two reads.
+  /// that one thread freed and reallocated between two reads, and 8 MiB of large blocks that threads passed
+  /// on.
   [[nodiscard]] pool_stats stats() const noexcept;
 
   /// As `pool::reset_stats`.
