@@ -138,7 +138,7 @@ void* synchronized_pool::allocate_from_store(std::size_t bytes, std::size_t alig
 void synchronized_pool::deallocate_slow(void* block, std::size_t bytes, std::size_t align,
                                         detail::free_result result, detail::thread_cache* own) noexcept {
   if (serves_heap_block(own, bytes, align) && bytes <= max_cached_block_bytes() &&
-      detail::coalescing_heap::range_bytes(bytes) <= own->heap_room() &&
+      own->heap_blocks.bytes() + detail::coalescing_heap::range_bytes(bytes) <= own->share.heap_bytes() &&
       own->heap_blocks.try_deallocate(block, bytes)) {
     return;
   }

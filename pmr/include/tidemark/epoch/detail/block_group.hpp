@@ -4,7 +4,6 @@
 /// the list of the blocks, and lists of slabs with small blocks, but no memory of blocks.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
@@ -235,8 +234,8 @@ class block_group {
     count_held(bytes);
   }
   void count_held(std::size_t bytes) noexcept {
-    const std::size_t held = held_bytes_.add(bytes), peak = peak_bytes_.value();
-    if (held > peak) peak_bytes_.set((std::max)(peak, held - removed_outside_bytes_.value()));
+    const std::size_t used = held_bytes_.add(bytes) - removed_outside_bytes_.value();
+    if (used > peak_bytes_.value()) peak_bytes_.set(used);
   }
   [[nodiscard]] bool is_logged_at(tracked_block const& block, std::size_t position) const noexcept {
     return block.load().is_held() && is_at(block, position);

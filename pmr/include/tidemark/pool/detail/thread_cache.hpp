@@ -111,7 +111,6 @@ class heap_block_cache {
     if (own.range_bytes != range_bytes || block == nullptr || (address_of(block) & (align - 1)) != 0)
       return nullptr;
     own.first = next_of(block);
-    --own.blocks;
     allocations_.add(1);
     bytes_.subtract(range_bytes);
     requested_bytes_.add(bytes);
@@ -131,31 +130,34 @@ class heap_block_cache {
     auto* const freed = static_cast<free_block*>(block);
     link(freed, own.first);
     own.first = freed;
-    ++own.blocks;
     deallocations_.add(1);
     bytes_.add(range_bytes);
     requested_bytes_.subtract(bytes);
     return true;
   }
 
-  /// Takes blocks of one size from another cache: all of them, or at most `max_cut_blocks` if all exceed
-  /// `max_bytes`. O(1) if this cache has no such block and takes all. @return their bytes; 0 if blocks of
-  /// another size occupy their place here
+  /// Takes blocks of one size that a thread has passed on from the shared cache, or passes a thread's blocks on
+  /// to it. O(1) if this cache has no such block and takes all that are passed on, otherwise O(blocks).
+  /// @return their bytes, at most `max_bytes`; 0 if blocks of another size occupy their place here
   [[nodiscard]] std::size_t take(heap_block_cache& from, std::size_t bytes, std::size_t max_bytes) noexcept {
     const std::size_t range_bytes = coalescing_heap::range_bytes(bytes), place = place_of(range_bytes);
     list &own = lists_[place], &other = from.lists_[place];
-    std::size_t blocks = (std::min)(other.blocks, max_bytes / range_bytes);
     const bool has_place = own.first == nullptr || own.range_bytes == range_bytes;
-    if (other.range_bytes != range_bytes || blocks == 0 || !has_place) return 0;
-    free_block* const first = other.first;
-    if (blocks == other.blocks) other.first = nullptr;
-    else blocks = cut_front(other.first, (std::min)(blocks, max_cut_blocks)).blocks;
-    if (own.first != nullptr) link(last_of(first), own.first);
-    own = {range_bytes, own.blocks + blocks, first};
-    other.blocks -= blocks;
-    bytes_.add(blocks * range_bytes);
-    from.bytes_.subtract(blocks * range_bytes);
-    return blocks * range_bytes;
+    if (other.range_bytes != range_bytes || other.first == nullptr || max_bytes < range_bytes || !has_place)
+      return 0;
+    block_chain taken{other.first, other.passed_on_blocks};
+    const bool are_passed_on = taken.blocks > 0;
+    if (are_passed_on && taken.blocks * range_bytes <= max_bytes) other.first = nullptr;
+    else
+      taken =
+          cut_front(other.first, (std::min)(max_bytes / range_bytes, are_passed_on ? max_cut_blocks : ~0UL));
+    if (own.first != nullptr) link(last_of(taken.first), own.first);
+    own.range_bytes = range_bytes;
+    own.first = taken.first;
+    (are_passed_on ? other : own).passed_on_blocks += are_passed_on ? 0 - taken.blocks : taken.blocks;
+    bytes_.add(taken.blocks * range_bytes);
+    from.bytes_.subtract(taken.blocks * range_bytes);
+    return taken.blocks * range_bytes;
   }
 
   /// Calls `release(block)` until at most `max_bytes` are cached: all blocks of one size, then of the next
@@ -164,7 +166,7 @@ class heap_block_cache {
   void shrink(std::size_t max_bytes, Release release) noexcept {
     for (std::size_t visited = 0; bytes() > max_bytes && visited < place_count; ++visited) {
       list& own = lists_[next_shrunk_];
-      for (; own.first != nullptr && bytes() > max_bytes; --own.blocks) {
+      for (; own.first != nullptr && bytes() > max_bytes; own.passed_on_blocks = 0) {
         bytes_.subtract(own.range_bytes);
         release(std::exchange(own.first, next_of(own.first)));
       }
@@ -209,8 +211,9 @@ class heap_block_cache {
   static constexpr std::size_t max_cut_blocks = 8;
 
   struct list {
-    std::size_t range_bytes = 0, blocks = 0;
+    std::size_t range_bytes = 0;
     free_block* first = nullptr;
+    std::size_t passed_on_blocks = 0;  // number of blocks, if threads have passed them on; otherwise 0
   };
 
   [[nodiscard]] static std::size_t place_of(std::size_t range_bytes) noexcept {
