@@ -86,7 +86,7 @@ void arena_batches(std::size_t n, std::size_t chunk_bytes) {
   arena step{{.reserve = chunk_bytes}};
   turn(n, [&] {
     const arena_mark mark = step.mark();
-    for (int i = 0; i < 24; ++i) use(step.allocate(256 * KiB));
+    for (int i = 0; i < 24; ++i) use(step.allocate(256 * KiB, 8));
     step.rewind(mark);
   });
 }
@@ -634,21 +634,22 @@ int main(int count, char** arguments) {
   std::pmr::memory_resource* const other = hidden<std::pmr::memory_resource>(&monotonic);
 
   if (is("empty")) turn(n, [] { use(nullptr); });
-  else if (is("arena_inline_8")) turn(n, [&] { use(step.allocate(8)); });
-  else if (is("arena_inline_64")) turn(n, [&] { use(step.allocate(64)); });
+  else if (is("arena_inline_8")) turn(n, [&] { use(step.allocate(8, 8)); });
+  else if (is("arena_inline_64")) turn(n, [&] { use(step.allocate(64, 8)); });
+  else if (is("arena_inline_64_aligned_to_16")) turn(n, [&] { use(step.allocate(64)); });
   else if (is("arena_push_double_zeroed")) turn(n, [&] { use(step.push<double>()); });
-  else if (is("arena_inline_any_size")) turn(n, [&] { use(step.allocate(hidden(std::size_t{64}))); });
+  else if (is("arena_inline_any_size")) turn(n, [&] { use(step.allocate(hidden(std::size_t{64}), 8)); });
   else if (is("arena_virtual_64")) turn(n, [&] { use(resource->allocate(64)); });
   else if (is("shared_arena_handle_64") || is("shared_arena_virtual_64")) {
     shared_arena team{{.reserve = 2 * room}, {.min_extent_bytes = room, .max_extent_bytes = room}};
     local_arena& local = team.local();
     std::pmr::memory_resource* const any = hidden(static_cast<std::pmr::memory_resource*>(&team));
     if (is("shared_arena_virtual_64")) turn(n, [&] { use(any->allocate(64)); });
-    else turn(n, [&] { use(local.allocate(64)); });
+    else turn(n, [&] { use(local.allocate(64, 8)); });
   } else if (is("arena_scope_and_one_block")) {
     turn(n, [&] {
       arena::scope scope{step};
-      use(scope.allocate(64));
+      use(scope.allocate(64, 8));
     });
   } else if (is("arena_mark_and_rewind")) {
     turn(n, [&] {
