@@ -136,7 +136,7 @@ class heap_block_cache {
     return true;
   }
 
-  /// Takes passed-on blocks of one size from the shared cache, or passes the blocks of a thread on to it. O(1)
+  /// Takes passed-on blocks of one size from the shared cache, or passes blocks of a thread on to it. O(1)
   /// if this cache has no such block and takes all that are passed on, otherwise O(blocks).
   /// @return their bytes, at most `max_bytes`; 0 if blocks of another size occupy their place here
   [[nodiscard]] std::size_t take(heap_block_cache& from, std::size_t bytes, std::size_t max_bytes) noexcept {
