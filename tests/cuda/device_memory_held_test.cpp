@@ -32,8 +32,9 @@ std::string path_of(char const* name) { return std::string{TIDEMARK_TRACES} + "/
 class played_program {
  public:
   played_program(char const* name, std::size_t scale, bool is_planned = false,
-                 std::size_t capacity = 80 * GiB)
+                 std::size_t capacity = 80 * GiB, bool frees_late = false)
       : scale_{scale},
+        frees_late_{frees_late},
         trace_{tools::read_trace(path_of(name) + ".csv")},
         steps{tools::steps_in_order(trace_)},
         device{capacity},
@@ -69,6 +70,7 @@ class played_program {
 
  private:
   std::size_t scale_;
+  bool frees_late_;
   tools::recorded_trace trace_;
 
  public:
@@ -78,7 +80,8 @@ class played_program {
   std::optional<device_planned_arena> planned;
 
  private:
-  // A repeated step may allocate a live block again, and free a block that is not live.
+  // A repeated step may allocate a live block again, before or after the old one is freed, and free a block
+  // that is not live.
   void play(std::size_t first, std::size_t end) {
     planned ? play_on(*planned, first, end) : play_on(pool, first, end);
   }
@@ -86,16 +89,18 @@ class played_program {
     for (std::size_t i = first; i < end; ++i) {
       tools::trace_event const& event = trace_.events[i];
       const std::size_t bytes = event.bytes * scale_, rounded = (bytes + 511) / 512 * 512;
-      void*& block = blocks_[event.block];
-      if (block != nullptr) {
-        memory.deallocate(block, bytes);
+      void* old = std::exchange(blocks_[event.block], nullptr);
+      const auto free_old = [&] {
+        if (old == nullptr) return;
+        memory.deallocate(std::exchange(old, nullptr), bytes);
         live_ -= rounded;
-        block = nullptr;
-      }
+      };
+      if (!frees_late_ || !event.allocates) free_old();
       if (!event.allocates) continue;
-      block = memory.allocate(bytes);
+      blocks_[event.block] = memory.allocate(bytes);
       live_ += rounded;
       most_live_ = std::max(most_live_, live_);
+      free_old();
     }
   }
 
@@ -122,27 +127,42 @@ TEST(device_memory_held, stays_near_the_peak_live_bytes_of_repeated_steps) {
                                     {"mlp", 8'000u},
                                     {"mlp", 10'000u},
                                     {"mlp", 12'000u},
+                                    {"mlp", 16'000u},
                                     {"mlp", 20'000u}}) {
-    for (std::size_t step = 1; step <= (name[0] == 'g' ? 4u : 1u); ++step) {
+    for (std::size_t step = 1; step <= (name[0] == 'g' ? 4u : 2u); ++step) {
       SCOPED_TRACE(::testing::Message() << name << ", scale " << scale << ", step " << step);
       played_program program{name, scale};
       (void)share_of_calls(program, 20, [&] { return step; });
       EXPECT_LE(share_of_calls(program, 20, [&] { return step; }), 0.01);
       EXPECT_EQ(share_of_calls(program, 40, [&] { return step; }), 0.0);
-      EXPECT_LE(program.peak_held(), scale == 10'000 ? 1.021 : 1.02);
+      EXPECT_LE(program.peak_held(), name[0] == 'g' ? 1.02 : 1.0185);
       ::testing::Test::RecordProperty("held", std::to_string(program.peak_held()));
+    }
+  }
+}
+
+// As PyTorch does: the next step allocates its input before it frees the last input.
+TEST(device_memory_held, stays_near_the_peak_live_bytes_if_inputs_are_freed_late) {
+  for (std::size_t const scale : {7'200u, 8'000u, 10'000u, 11'000u, 12'000u, 16'000u, 20'000u}) {
+    for (bool const is_late : {false, true}) {
+      SCOPED_TRACE(::testing::Message() << "scale " << scale << (is_late ? ", all late" : ""));
+      played_program program{"mlp", scale, false, 80 * GiB, is_late};
+      std::size_t step = 0;  // each step of the trace frees the last one's input
+      (void)share_of_calls(program, 30, [&] { return is_late ? 2 : ++step; });
+      EXPECT_EQ(share_of_calls(program, 18, [&] { return is_late ? 2 : ++step; }), 0.0);
+      EXPECT_LE(program.peak_held(), 1.019);
     }
   }
 }
 
 TEST(device_memory_held, stays_near_the_peak_live_bytes_if_lengths_change_each_step) {
   double share = 0;
-  for (std::uint32_t seed = 5; seed < 9; ++seed) {
+  for (std::uint32_t seed = 5; seed < 17; ++seed) {
     played_program program{"gpt", 170};
     std::mt19937 random{seed};
     const auto any_step = [&] { return 1 + random() % (program.steps.size() - 1); };
     (void)share_of_calls(program, 20, any_step);
-    share += share_of_calls(program, seed == 5 ? 2000 : 400, any_step) / 4;
+    share += share_of_calls(program, seed == 5 ? 2000 : 400, any_step) / 12;
     EXPECT_LE(program.peak_held(), 1.02) << "seed " << seed;
   }
   EXPECT_LE(share, 0.01);
@@ -284,7 +304,7 @@ TEST(device_memory_held, equals_the_peak_live_bytes_of_repeated_planned_steps) {
       SCOPED_TRACE((is_gpt ? "transformer, step " : "perceptron, step ") + std::to_string(step));
       played_program program{is_gpt ? "gpt" : "mlp", is_gpt ? 170u : 7200u, true};
       EXPECT_LE(play_planned(program, [&] { return step; }), 1.003);
-      EXPECT_LE(program.peak_held(), 1.012);
+      EXPECT_LE(program.peak_held(), 1.009);
       EXPECT_EQ(program.planned->stats().planned_steps, 59u);
     }
   }
@@ -297,7 +317,7 @@ TEST(device_memory_held, planned_steps_stay_near_the_peak_live_bytes_if_lengths_
     std::mt19937 random{seed};
     const auto any_step = [&] { return 1 + random() % (program.steps.size() - 1); };
     EXPECT_LE(play_planned(program, any_step), 1.006);
-    EXPECT_LE(program.peak_held(), 1.009);
+    EXPECT_LE(program.peak_held(), 1.0095);
     EXPECT_EQ(program.planned->stats().unplanned_steps, 4u) << "each kind was recorded once";
   }
 }

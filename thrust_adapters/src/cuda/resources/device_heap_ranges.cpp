@@ -25,7 +25,7 @@ using tidemark::detail::free_result;
 constexpr std::size_t addresses_per_byte_of_memory = 8;
 // Maximum free ranges without full memory that are tried for one block.
 constexpr int places_tried = 16;
-// Freed units after which the next mark is recorded, if these are more than a 16th of the held units.
+// Freed units after which the next mark is recorded, if these are more than a 12th of the held units.
 constexpr std::size_t least_units_per_mark = 8;
 constexpr std::size_t max_chunk_bytes = 64 * MiB;
 
@@ -123,6 +123,7 @@ heap_range* device_heap::map_range(std::size_t bytes, std::size_t align, char co
   const on_device here{*driver_, device_};
   require_memory(*driver_, "cudaSetDevice", here.result(), name_);
   if (!may_map()) {
+    if (driver_->refuses_mapping()) throw cuda_error{*driver_, "cuMemMap", status::not_supported};
     refusal = no_mapping_in_captures;
     return cut_ready_range();
   }
@@ -184,7 +185,7 @@ free_result device_heap::deallocate_large(void* block, std::size_t bytes) noexce
 }
 
 void device_heap::record_due_mark() noexcept {
-  if (freed_since_mark_ < std::max(held_bytes_ / 16, least_units_per_mark * unit_bytes_)) return;
+  if (freed_since_mark_ < std::max(held_bytes_ / 12, least_units_per_mark * unit_bytes_)) return;
   const on_device here{*driver_, device_};
   record_mark();
   --marks_due_;

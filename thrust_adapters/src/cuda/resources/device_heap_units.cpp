@@ -14,13 +14,14 @@
 namespace tidemark::gpu::detail {
 namespace {
 
-// The heap creates memory up to the peak of live bytes and a slack, and moves idle units beyond. The slack is
-// this share of the peak, and grows with the moves beyond the budget. `moves_per_peak` of them make it as large as the peak.
+// The heap creates memory up to the peak of live bytes and a slack, and moves idle units for the rest of a
+// block. The slack is this share of the peak, and grows with the moves beyond the budget. `moves_per_peak` of
+// them make it as large as the peak.
 constexpr std::size_t slack_share = 54, moves_per_peak = 16'000;
 // The slack after a trim of an empty heap, which a program with plans begins with. After any other trim the
 // slack is 0, because the program then needs little memory. The first `moves_per_peak` moves beyond the budget
 // make neither larger: programs with plans need them for the first step of each kind.
-constexpr std::size_t slack_share_of_plans = 100;
+constexpr std::size_t slack_share_of_plans = 140;
 // The next blocks may need memory too. Marks behind the next frees show which memory may move.
 constexpr int marks_after_need = 8;
 
@@ -42,18 +43,14 @@ bool device_heap::gather(placement const& to, std::size_t live_bytes, char const
     if (marks_.wait()) move_idle();
   };
   const std::size_t peak = std::max(peak_cut_bytes_, live_bytes);
-  const std::size_t wanted = (peak + slack(peak)) / unit_bytes_ + 1;
-  const auto create_within_slack = [&] {
-    if (wanted >= held_bytes_ / unit_bytes_ + lacks()) create(lacks(), refusal);
-  };
+  const std::size_t most = (peak + slack(peak)) / unit_bytes_ + 1;
   if (keeps_addresses_) share_idle(lacks(), to);
   const std::size_t shared = unmapped_handles_.size();
-  create_within_slack();
+  create(std::min(lacks(), most - std::min(most, held_bytes_ / unit_bytes_)), refusal);
   if (lacks() == 0) return true;
   if (may_unmap) {
     marks_.query();
     move_idle();
-    create_within_slack();
     if (lacks() != 0 && ranges_.returnable_bytes() >= lacks() * unit_bytes_) wait_and_move();
   }
   create(lacks(), refusal);

@@ -29,6 +29,8 @@ gpu::stream_handle key_of(gpu::stream_handle stream) noexcept {
 
 device_pools_options completed(device_pools_options options, gpu::driver& driver) {
   if (options.name == nullptr) options.name = device_pools_options{}.name;
+  if (options.max_kinds == 0)
+    throw std::invalid_argument{std::string{kind} + " '" + options.name + "': max_kinds is 0"};
   options.device = gpu::detail::device_or_current(driver, options.device, options.name);
   return options;
 }

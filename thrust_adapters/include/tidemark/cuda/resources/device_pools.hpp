@@ -82,8 +82,8 @@ struct device_pools_stats {
 /// handler. `trim`, `forget` and `stats` exclude each other.
 class device_pools {
  public:
-  /// Makes the pools. @param driver table of driver calls; must outlive this object. @throws as
-  /// `device_pool`.
+  /// Makes the pools. @param driver table of driver calls; must outlive this object. @throws
+  /// std::invalid_argument if `max_kinds` is 0; otherwise as `device_pool`.
   explicit device_pools(device_pools_options const& options = {},
                         gpu::driver& driver = gpu::default_driver());
   device_pools(device_pools const&) = delete;

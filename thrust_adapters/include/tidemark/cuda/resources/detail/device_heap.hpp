@@ -208,7 +208,7 @@ class device_heap {
 
  private:
   // Allocations after a trim during which the heap creates little memory.
-  static constexpr std::uint64_t lean_allocations = 4096;
+  static constexpr std::uint64_t lean_allocations = 8192;
   // Blocks of a power of two up to this size are aligned to their size.
   static constexpr std::size_t max_small_alignment = heap_region::page_bytes;
   [[nodiscard]] static std::size_t class_bytes(std::size_t bytes, std::size_t align) noexcept {
