@@ -13,14 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include <tidemark/tidemark.hpp>
-
-#if defined(TIDEMARK_LOOPS_ON_DEVICE)
 #include <tidemark/cuda.hpp>
-
-#include "device_pairs.hpp"
-#include "modelled_device.hpp"
-#endif
+#include <tidemark/tidemark.hpp>
 #if defined(TIDEMARK_PEER_LLVM)
 #include <llvm/Support/Allocator.h>
 #endif
@@ -31,6 +25,8 @@
 #include <foonathan/memory/memory_stack.hpp>
 #endif
 
+#include "device_pairs.hpp"
+#include "modelled_device.hpp"
 #include "peers.hpp"
 
 namespace {
@@ -86,7 +82,7 @@ void arena_batches(std::size_t n, std::size_t chunk_bytes) {
   arena step{{.reserve = chunk_bytes}};
   turn(n, [&] {
     const arena_mark mark = step.mark();
-    for (int i = 0; i < 24; ++i) use(step.allocate(256 * KiB, 8));
+    for (int i = 0; i < 24; ++i) use(step.allocate(256 * KiB));
     step.rewind(mark);
   });
 }
@@ -139,8 +135,7 @@ void large_pairs(std::size_t n, std::size_t live) {
 }
 
 /// Replaces a block of a device pool among 10,000. @return true if `what` is such a case
-bool run_device_pools([[maybe_unused]] std::string_view what, [[maybe_unused]] std::size_t n) {
-#if defined(TIDEMARK_LOOPS_ON_DEVICE)
+bool run_device_pools(std::string_view what, std::size_t n) {
   bench::device_pair_kind kind;
   if (what == "device_pool_pair_small") kind.large = false;
   else if (what == "device_pool_pair_large_random") kind.random = true;
@@ -151,9 +146,6 @@ bool run_device_pools([[maybe_unused]] std::string_view what, [[maybe_unused]] s
   bench::device_pairs pairs{blocks, kind};
   turn(n, [&] { pairs.replace_one(); });
   return true;
-#else
-  return false;
-#endif
 }
 
 // ---- graph arenas -----------------------------------------------------------------------------------------
@@ -634,22 +626,21 @@ int main(int count, char** arguments) {
   std::pmr::memory_resource* const other = hidden<std::pmr::memory_resource>(&monotonic);
 
   if (is("empty")) turn(n, [] { use(nullptr); });
-  else if (is("arena_inline_8")) turn(n, [&] { use(step.allocate(8, 8)); });
-  else if (is("arena_inline_64")) turn(n, [&] { use(step.allocate(64, 8)); });
-  else if (is("arena_inline_64_aligned_to_16")) turn(n, [&] { use(step.allocate(64)); });
+  else if (is("arena_inline_8")) turn(n, [&] { use(step.allocate(8)); });
+  else if (is("arena_inline_64")) turn(n, [&] { use(step.allocate(64)); });
   else if (is("arena_push_double_zeroed")) turn(n, [&] { use(step.push<double>()); });
-  else if (is("arena_inline_any_size")) turn(n, [&] { use(step.allocate(hidden(std::size_t{64}), 8)); });
+  else if (is("arena_inline_any_size")) turn(n, [&] { use(step.allocate(hidden(std::size_t{64}))); });
   else if (is("arena_virtual_64")) turn(n, [&] { use(resource->allocate(64)); });
   else if (is("shared_arena_handle_64") || is("shared_arena_virtual_64")) {
     shared_arena team{{.reserve = 2 * room}, {.min_extent_bytes = room, .max_extent_bytes = room}};
     local_arena& local = team.local();
     std::pmr::memory_resource* const any = hidden(static_cast<std::pmr::memory_resource*>(&team));
     if (is("shared_arena_virtual_64")) turn(n, [&] { use(any->allocate(64)); });
-    else turn(n, [&] { use(local.allocate(64, 8)); });
+    else turn(n, [&] { use(local.allocate(64)); });
   } else if (is("arena_scope_and_one_block")) {
     turn(n, [&] {
       arena::scope scope{step};
-      use(scope.allocate(64, 8));
+      use(scope.allocate(64));
     });
   } else if (is("arena_mark_and_rewind")) {
     turn(n, [&] {

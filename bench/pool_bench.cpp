@@ -12,18 +12,14 @@
 #include <utility>
 #include <vector>
 
+#include <tidemark/cuda.hpp>
 #include <tidemark/tidemark.hpp>
 
-#if defined(TIDEMARK_LOOPS_ON_DEVICE)
-#include <tidemark/cuda.hpp>
-
 #include "device_pairs.hpp"
-#include "modelled_device.hpp"
-#include "simulated_allocators.hpp"
-#endif
-
 #include "loop.hpp"
+#include "modelled_device.hpp"
 #include "peers.hpp"
+#include "simulated_allocators.hpp"
 
 namespace {
 
@@ -97,7 +93,6 @@ BENCHMARK(large_pairs)->Name("pool/large_pair")->Arg(50)->Arg(50'000);
 
 // ---- device memory, on a device whose calls take no time of the host ---------------------------------------
 
-#if defined(TIDEMARK_LOOPS_ON_DEVICE)
 /// Best fit by a std::map of addresses and a std::set of sizes.
 struct best_fit_by_trees {
   void* allocate(std::size_t bytes) { return reinterpret_cast<void*>(ranges.allocate(bytes)); }
@@ -129,7 +124,6 @@ const bool device_pairs_are_registered = [] {
   }
   return true;
 }();
-#endif
 
 // ---- the sizes of ML Odyssey's ADR-003 --------------------------------------------------------------------
 

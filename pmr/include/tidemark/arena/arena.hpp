@@ -64,9 +64,9 @@ class basic_arena final : public detail::arena_state<AddressSpace>,
  public:
   using scope = basic_arena_scope<AddressSpace>;
 
-  /// Default alignment of a block.
+  /// Default alignment of a block. It is also the least alignment of every block, except in `upstream_arena`.
   static constexpr std::size_t default_alignment = AddressSpace::traits.block_alignment;
-  /// Blocks begin and end at multiples of this: 8 on the host, 1 in `upstream_arena`, 256 on a device.
+  /// Blocks begin and end at multiples of this: `default_alignment`, or 1 in `upstream_arena`.
   static constexpr std::size_t block_granule = AddressSpace::traits.block_granule;
 
   /// An arena on virtual memory: `arena{{.reserve = 64 * MiB, .name = "step"}}`.
@@ -134,8 +134,7 @@ class basic_arena final : public detail::arena_state<AddressSpace>,
   }
 
   /// Frees the block if it is the newest and no mark was taken or scope opened since. Otherwise does nothing.
-  /// Padding before the block stays until a rewind. Ignores null. Level 2 reports pointers that the arena
-  /// does not hold.
+  /// Ignores null. Level 2 reports pointers that the arena does not hold.
   void deallocate(void* block, std::size_t bytes,
                   [[maybe_unused]] std::size_t align = default_alignment) noexcept {
     if constexpr (check_level >= 2) this->before_deallocate(block, bytes);

@@ -29,9 +29,8 @@ struct space_traits {
   bool has_stream = false;                    ///< an `ordered_space` with `stream()`
   bool suspends = false;                      ///< an `ordered_space` with `suspend()`
   std::size_t block_alignment = host_accessible ? 16 : 256;  ///< default alignment of blocks
-  /// Blocks begin and end at multiples of it.
-  std::size_t block_granule = host_accessible && block_alignment == 16 ? 8 : block_alignment;
-  std::size_t chunk_growth = 1;  ///< size ratio of a chunk to its predecessor
+  std::size_t block_granule = block_alignment;               ///< blocks begin and end at multiples of it
+  std::size_t chunk_growth = 1;                              ///< size ratio of a chunk to its predecessor
   /// Maximum bytes that an arena commits beyond its need. Limit it if commits are slow.
   std::size_t max_commit_ahead_bytes = (std::numeric_limits<std::size_t>::max)();
 };

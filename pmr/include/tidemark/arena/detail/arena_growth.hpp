@@ -209,14 +209,14 @@ void arena_state<AddressSpace>::bound(chunk_record& chunk) const noexcept {
 // address; then a larger range is reserved.
 template <class AddressSpace>
 byte_range arena_state<AddressSpace>::reserve_range(std::size_t bytes, std::size_t align) {
-  const std::size_t padded_bytes = bytes + (align > chunk_alignment ? align - chunk_alignment : 0);
+  const std::size_t padded_bytes = bytes + (align > block_granule ? align - block_granule : 0);
   const std::size_t wanted_bytes =
       max_of(bytes + (align > default_alignment ? align - default_alignment : 0), next_chunk_bytes_);
   for (std::size_t needed_bytes : {bytes, padded_bytes}) {
     ++system_calls_;
     const byte_range range = space_.reserve(needed_bytes, max_of(needed_bytes, wanted_bytes));
     if (range.empty() || needed_bytes == padded_bytes ||
-        place(max_of(range.begin, 1), range.end(), bytes, max_of(align, chunk_alignment)) != 0)
+        place(max_of(range.begin, 1), range.end(), bytes, max_of(align, block_granule)) != 0)
       return range;
     space_.release(range);
   }
@@ -238,7 +238,7 @@ auto arena_state<AddressSpace>::add_chunk(std::size_t bytes, std::size_t align) 
   chunk.range = range;
   next_chunk_bytes_ = multiply_saturating(next_chunk_bytes_, AddressSpace::traits.chunk_growth);
   // A block at address 0 would look like null, and a device might have such a block.
-  chunk.begin = align_up(max_of(range.begin, 1), chunk_alignment);
+  chunk.begin = align_up(max_of(range.begin, 1), block_granule);
   // Excludes the top 4 GiB of addresses: sums on the fast path cannot wrap.
   constexpr std::uintptr_t last = (std::numeric_limits<std::uintptr_t>::max)() - 4 * max_fast_request;
   chunk.end = max_of(chunk.begin, align_down(min_of(range.end(), last), block_granule));

@@ -63,7 +63,7 @@ struct arena_chunk {
   using marks_type = std::conditional_t<on_host || !TIDEMARK_NVTX, byte_marks<on_host, fills>, device_marks>;
 
   byte_range range;              // as `reserve` returned it
-  std::uintptr_t begin = 0;      // first address of a block: start of `range`, rounded up to its alignment
+  std::uintptr_t begin = 0;      // first address of a block: start of `range`, rounded up to `block_granule`
   std::uintptr_t end = 0;        // one past the last
   std::uintptr_t committed = 0;  // memory is behind [begin, committed)
   std::uintptr_t touched = 0;    // bytes at or above are fresh; `end` if fresh memory may be nonzero

@@ -87,8 +87,7 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   using chunk_record = arena_chunk<AddressSpace>;
   static constexpr std::size_t default_alignment = AddressSpace::traits.block_alignment;
   static constexpr std::size_t block_granule = AddressSpace::traits.block_granule;
-  static constexpr std::size_t chunk_alignment = block_granule == 1 ? 1 : default_alignment;
-  static constexpr bool has_gaps = chunk_alignment < default_alignment;
+  static constexpr bool has_gaps = block_granule < default_alignment;
   // True for the arenas inside a shared arena, whose observer belongs to the shared arena.
   static constexpr bool is_part_of_team = requires { AddressSpace::is_part_of_team; };
   // True for a thread's part, whose space also checks uses, completes reports and sets large blocks aside.
@@ -106,9 +105,10 @@ class arena_state : public forwarding_resource<basic_arena<AddressSpace>> {
   static constexpr std::size_t block_bytes(std::size_t bytes) noexcept {
     return align_up(bytes + (bytes == 0), block_granule);
   }
-  // Without a branch for a run-time alignment, because a mispredicted one costs more (decision 2).
   std::uintptr_t aligned_cursor(std::size_t align) const noexcept {
-    return __builtin_constant_p(align) && align <= block_granule ? cursor_ : align_up(cursor_, align);
+    if (align > block_granule) [[unlikely]]
+      return align_up(cursor_, align);
+    return cursor_;
   }
   // Allocates a block in the committed part of the current chunk.
   void* bump(std::uintptr_t block, std::size_t bytes) noexcept {
