@@ -28,10 +28,10 @@ struct share_model {
     return std::min(share, 256 * KiB + std::min(taken, share));
   }
   [[nodiscard]] std::size_t chain(std::size_t share) const { return std::min(limit(share) / 4, 256 * KiB); }
-  void update_heap(std::size_t share) {
-    heap = std::max(limit(share), std::min(share, 1 * MiB));
-    heap -= std::min(heap, watermark);
+  [[nodiscard]] std::size_t most(std::size_t share) const {
+    return std::max(limit(share), std::min(share, 1 * MiB));
   }
+  void update_heap(std::size_t share) { heap = most(share) - std::min(most(share), watermark); }
 };
 
 TEST(cache_share, agrees_with_its_model) {
@@ -73,7 +73,8 @@ TEST(cache_share, agrees_with_its_model) {
     ASSERT_EQ(tested.limit(), limit);
     ASSERT_EQ(tested.chain_bytes(), model.chain(share));
     const std::size_t of_heap = random() % (2 * MiB);
-    ASSERT_EQ(tested.is_full(bytes, of_heap), bytes + model.chain(share) / 2 > limit || of_heap > model.heap);
+    ASSERT_EQ(tested.is_full(bytes, of_heap),
+              bytes + model.chain(share) / 2 > limit || bytes + of_heap > model.most(share));
     ASSERT_EQ(tested.heap_bytes(), model.heap);
     ASSERT_LE(limit, share);
   }

@@ -143,7 +143,7 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   /// * classes).
   ///
   /// `peak_cached_bytes` is approximate: the maximum of the sums read so far. The sum is read by each
-  /// snapshot, by a thread that passes blocks on or ends, and by a call that returns a large block to the
+  /// snapshot, by a thread that fills its cache or ends, and by a call that returns a large block to the
   /// heap or grows the heap. The peak is at least `cached_bytes` of any snapshot. It may miss up to 4 MiB
   /// that one thread freed and reallocated between two reads, and 8 MiB of large blocks that threads passed
   /// on.
@@ -203,10 +203,10 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   void rebalance_cache(detail::thread_cache& cache, std::size_t more_bytes = 0) noexcept;
   void shrink_cache_to(detail::thread_cache& cache, std::size_t target_bytes) noexcept;
   void move_lists_to_depot(detail::thread_cache& cache) noexcept;
-  // The next two functions return the bytes returned to the upstream.
+  // The next three functions return the bytes returned to the upstream; the last two need store_mutex_.
   std::size_t drain_cache(detail::thread_cache& cache) noexcept;
-  std::size_t return_heap_blocks(detail::thread_cache& cache,
-                                 std::size_t max_bytes) noexcept;  // with store_mutex_ held
+  std::size_t return_heap_blocks(detail::thread_cache& cache, std::size_t max_bytes) noexcept;
+  std::size_t return_heap_blocks(detail::heap_block_cache& blocks, std::size_t max_bytes) noexcept;
   void drain_pending_work(detail::thread_cache& cache) noexcept;
   void attach();
   void detach() noexcept;
@@ -248,6 +248,8 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   detail::depot depot_;
   // Copies of the store's counts, readable without its lock.
   std::atomic<std::size_t> stranded_bytes_{0}, reachable_bytes_{0};
+  detail::heap_block_cache
+      passed_on_;  // heap blocks on their way from thread to thread; store_mutex_ guards them
 
   // A fork locks the last member first. Other calls take the locks in the same order.
   detail::fork_safe<> ledger_mutex_;  // guards ledger_; used if blocks are recorded
@@ -259,8 +261,8 @@ class synchronized_pool final : public detail::forwarding_resource<synchronized_
   // Caches of all threads. Not a std::list: MemorySanitizer does not see how the standard library writes its
   // links.
   std::forward_list<detail::thread_cache> caches_;
-  // Counts of ended threads, and heap blocks on their way from thread to thread, which store_mutex_ guards. In
-  // a child, its cached bytes include lost bytes. Its pending trims are trims that the depot has not made yet.
+  // Counts of ended threads. Its cached bytes are bytes lost in a child. Its pending trims are trims that the
+  // depot has not made yet.
   detail::thread_cache ended_{classes_, depot_.share_bytes()};
   detail::trim_policy trim_times_;
   mutable std::size_t peak_cached_bytes_ = 0;  // mutable: a snapshot may raise it

@@ -55,7 +55,7 @@ class cache_share {
   [[nodiscard]] std::size_t chain_bytes() const noexcept { return (std::min)(limit() / 4, 256 * KiB); }
   /// True if the lists could exceed the limit before they report, or there are too many heap blocks.
   [[nodiscard]] bool is_full(std::size_t listed_bytes, std::size_t heap_block_bytes) const noexcept {
-    return listed_bytes + chain_bytes() / 2 > limit() || heap_block_bytes > heap_bytes_;
+    return listed_bytes + chain_bytes() / 2 > limit() || listed_bytes + heap_block_bytes > heap_limit();
   }
 
   /// Counts bytes that the thread received from other threads, or from new memory.
@@ -83,8 +83,12 @@ class cache_share {
   [[nodiscard]] std::size_t heap_bytes() const noexcept { return heap_bytes_; }
 
  private:
+  // Maximum bytes of lists and heap blocks.
+  [[nodiscard]] std::size_t heap_limit() const noexcept {
+    return (std::max)(limit(), (std::min<std::size_t>)(*share_, start_heap_bytes));
+  }
   void update_heap_bytes() noexcept {
-    const std::size_t most = (std::max)(limit(), (std::min<std::size_t>)(*share_, start_heap_bytes));
+    const std::size_t most = heap_limit();
     heap_bytes_ = most - (std::min)(most, watermark_);
   }
 
@@ -155,8 +159,8 @@ class heap_block_cache {
     own.range_bytes = range_bytes;
     own.first = taken.first;
     (are_passed_on ? other : own).passed_on_blocks += are_passed_on ? 0 - taken.blocks : taken.blocks;
-    bytes_.add(taken.blocks * range_bytes);
     from.bytes_.subtract(taken.blocks * range_bytes);
+    bytes_.add(taken.blocks * range_bytes);
     return taken.blocks * range_bytes;
   }
 
@@ -165,13 +169,14 @@ class heap_block_cache {
   template <class Release>
   void shrink(std::size_t max_bytes, Release release) noexcept {
     for (std::size_t visited = 0; bytes() > max_bytes && visited < place_count; ++visited) {
-      list& own = lists_[next_shrunk_];
-      for (; own.first != nullptr && bytes() > max_bytes; own.passed_on_blocks = 0) {
-        bytes_.subtract(own.range_bytes);
-        release(std::exchange(own.first, next_of(own.first)));
-      }
-      if (own.first == nullptr) next_shrunk_ = (next_shrunk_ + 1) % place_count;
+      empty_to(max_bytes, lists_[next_shrunk_], release);
+      if (lists_[next_shrunk_].first == nullptr) next_shrunk_ = (next_shrunk_ + 1) % place_count;
     }
+  }
+  /// Does the same for all blocks in the place of size `bytes`, which becomes free.
+  template <class Release>
+  void evict_place(std::size_t bytes, Release release) noexcept {
+    empty_to(0, lists_[place_of(coalescing_heap::range_bytes(bytes))], release);
   }
 
   /// Bytes of all listed ranges. Any thread.
@@ -218,6 +223,13 @@ class heap_block_cache {
 
   [[nodiscard]] static std::size_t place_of(std::size_t range_bytes) noexcept {
     return fibonacci_hash(range_bytes) >> (64 - std::bit_width(place_count - 1));
+  }
+  template <class Release>
+  void empty_to(std::size_t max_bytes, list& own, Release release) noexcept {
+    for (; own.first != nullptr && bytes() > max_bytes; own.passed_on_blocks = 0) {
+      bytes_.subtract(own.range_bytes);
+      release(std::exchange(own.first, next_of(own.first)));
+    }
   }
 
   std::array<list, place_count> lists_{};
