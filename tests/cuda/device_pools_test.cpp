@@ -354,23 +354,6 @@ TEST(device_pools_without_mapping, use_chunks_from_the_first_refused_call_and_re
   }
 }
 
-TEST(device_pools_without_mapping, use_chunks_if_the_first_request_is_in_a_capture) {
-  for (char const* call : {"cuMemAddressReserve", "cuMemCreate", "cuMemMap", "cuMemSetAccess"}) {
-    SCOPED_TRACE(call);
-    test::fake_device device;
-    const gpu::stream one{device};
-    device.fail_in(call, 0, status::not_supported, 100);
-    const test::warning_recorder recorder;
-    device_pools memory{{}, device};
-    in_capture(device, one, gpu::capture_mode::thread_local_,
-               [&] { memory.deallocate(memory.allocate(3 * MiB, 256, one, 1), 3 * MiB, 256); });
-    EXPECT_EQ(device.count("cuMemAlloc"), 1u);
-    EXPECT_EQ(recorder.count(warning_kind::refused_memory), 1u);
-    EXPECT_EQ(device.reserved_bytes(), 0u);
-    memory.check_invariants();
-  }
-}
-
 TEST(device_pools_options, rejects_zero_kinds) {
   test::fake_device device;
   EXPECT_THROW((device_pools{{.max_kinds = 0}, device}), std::invalid_argument);

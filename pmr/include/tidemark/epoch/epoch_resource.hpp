@@ -280,7 +280,7 @@ class epoch_resource final : public detail::forwarding_resource<epoch_resource> 
   detail::size_classes small_classes_;
   std::size_t max_small_bytes_;  // 0: no slabs, because the host must not touch the memory
   detail::epoch_slab_table slab_table_;
-  std::atomic<bool> had_slabs_{false};  // true before the first slab
+  std::atomic<bool> had_slabs_{false};  // set before the first slab is made
   // Ranges in `slab_table_`, and addresses whose records matter. An address stays in the filter when its
   // block is deallocated early in an epoch, because an epoch mostly allocates the address again. The next
   // look-up erases the address.

@@ -401,7 +401,8 @@ void planned_core::trim_fallback(std::size_t trims_due) noexcept {
   if (host_accessible_ && highest_plan() >= min_trim_bytes) trim_heap();
 }
 
-// Commits memory for the plan of the step, and makes the plan if the kind has learned requests. Without memory the plan stays, and the next step tries again.
+// Commits memory for the plan of the step, and makes the plan if the kind has learned requests. Without
+// memory the plan stays, and the next step tries again.
 void planned_core::commit_plan() {
   server_ = server::fallback;
   try {
@@ -422,7 +423,8 @@ void planned_core::commit_plan() {
   if (server_ != server::plan && !is_borrowed_ && trims_due_ != 0)
     --trims_due_;  // or each such step would trim
   // Warns once, because each step would repeat the warning.
-  if (kind_->plan != nullptr && region_.range().empty() && !std::exchange(has_warned_, true)) {
+  const bool has_no_memory = server_ != server::plan && kind_->plan != nullptr;
+  if (has_no_memory && region_.range().empty() && !std::exchange(has_warned_, true)) {
     char const* const why = region_.refusal();
     report_warning(
         warning_kind::refused_memory, options_.name,

@@ -93,7 +93,6 @@ capture_probe::answer capture_probe::query_driver(driver& calls, int device) noe
   if (stream != nullptr) (void)calls.destroy_stream(stream);
   (void)calls.exchange_capture_mode(mode);
   if (mapped == status::success && ended == status::success) return answer::yes;
-  if (mapped == status::not_supported) return answer::never;
   const bool lacks_memory = mapped == status::out_of_memory || ended == status::out_of_memory;
   return lacks_memory ? answer::unknown : answer::no;
 }

@@ -123,7 +123,6 @@ heap_range* device_heap::map_range(std::size_t bytes, std::size_t align, char co
   const on_device here{*driver_, device_};
   require_memory(*driver_, "cudaSetDevice", here.result(), name_);
   if (!may_map()) {
-    if (driver_->refuses_mapping()) throw cuda_error{*driver_, "cuMemMap", status::not_supported};
     refusal = no_mapping_in_captures;
     return cut_ready_range();
   }

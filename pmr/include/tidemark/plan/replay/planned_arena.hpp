@@ -129,7 +129,8 @@ class basic_planned_arena final : public detail::forwarding_resource<basic_plann
   void use(step_plan plan, Kind kind = 0) {
     core_.use(std::move(plan), static_cast<std::uint64_t>(kind));
   }
-  /// Returns copies of the kept plans, each with its kind. The most recently used plan comes first.
+  /// Returns copies of the kept plans, each with its kind. The most recently used plan comes first. Plans
+  /// kinds that have run only once. @throws std::bad_alloc
   [[nodiscard]] std::vector<step_plan> plans() const { return core_.plans(); }
 
   /// Decommits planned memory that no live block and no open step needs. @return bytes decommitted.

@@ -293,8 +293,6 @@ class driver {
   [[nodiscard]] bool maps_during_captures(device_number device) noexcept {
     return probe_.maps_during_captures(*this, device);
   }
-  /// Returns true if `maps_during_captures` found that the device maps no memory. For tidemark's own use.
-  [[nodiscard]] bool refuses_mapping() const noexcept { return probe_.refuses_mapping(); }
 
  private:
   static constexpr status none = status::no_device;

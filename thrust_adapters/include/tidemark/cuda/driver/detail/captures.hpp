@@ -31,11 +31,9 @@ class capture_probe {
   /// Returns true if a device permits mapping while a stream captures. If the host or the device has no
   /// memory for the probe, returns false, and the next call probes again.
   [[nodiscard]] bool maps_during_captures(driver& calls, int device) noexcept;
-  /// Returns true if the probe has shown that the device maps no memory at all.
-  [[nodiscard]] bool refuses_mapping() const noexcept { return known_.load() == answer::never; }
 
  private:
-  enum class answer : signed char { unknown, no, yes, never };
+  enum class answer : signed char { unknown, no, yes };
   [[nodiscard]] static answer query_driver(driver& calls, int device) noexcept;
 
   std::atomic<answer> known_ = answer::unknown;

@@ -87,7 +87,7 @@ struct heap_region {
 
 /// Free ranges in lists by size, 256 for each power of two, as in TLSF (Masmano and others, 2004). A list is
 /// sorted by size and address. An insertion or a search ends after 32 steps, so that later parts of a long
-/// list may be unsorted; a bin's sizes differ by at most 0.4 %.
+/// list may be unsorted; a bin's sizes differ by at most 0.4 %, or are all above 4 GiB.
 ///
 /// Invariants: `used_bins_` has the bits of the lists that are not empty, and `used_words_` the bits of the
 /// words of `used_bins_` that are not 0. Complexity: O(1), but `first` searches a list to its end if no later
