@@ -794,6 +794,21 @@ TEST(synchronized_pool, other_threads_take_large_blocks_that_a_thread_passed_on)
   pool.release();  // its live blocks are meant to go with it
 }
 
+TEST(synchronized_pool, a_large_size_that_replaces_another_leaves_all_other_sizes_cached) {
+  synchronized_pool pool;
+  void* const replaced = pool.allocate(30'000);
+  void* const replaces = pool.allocate(40'000);  // has the same place in the thread's table
+  std::vector<void*> held = allocate_neighbours(pool, 8, 50'000);
+  std::shuffle(held.begin(), held.end(), std::mt19937_64{5});
+  deallocate_blocks(pool, held, 50'000);
+  pool.deallocate(replaced, 30'000);
+  pool.deallocate(replaces, 40'000);
+  pool.check_invariants();
+  EXPECT_EQ(pool.allocate(40'000), replaces);
+  for (std::size_t i = held.size(); i-- > 0;) EXPECT_EQ(pool.allocate(50'000), held[i]);
+  pool.release();  // its live blocks are meant to go with it
+}
+
 TEST(synchronized_pool, passes_on_no_more_large_blocks_than_fit_its_limit) {
   synchronized_pool pool{caching_at_most(4 * MiB)};
   const std::vector<void*> held = allocate_blocks(pool, 200, 65'536);
