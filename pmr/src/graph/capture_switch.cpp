@@ -20,8 +20,7 @@ namespace detail {
 
 /// An upstream block that a capture switch holds back.
 struct switched_block {
-  std::size_t bytes = 0;
-  std::size_t align = 0;
+  std::size_t bytes = 0, align = 0;
   bool in_use = true;       // false once deallocated
   std::size_t holders = 0;  // sets of addresses that contain the block
 };

@@ -440,12 +440,11 @@ void synchronized_pool::release() noexcept {
 
 std::size_t synchronized_pool::cached_bytes() const noexcept {
   return depot_.cached_bytes() + passed_on_.bytes() +
-         sum_over_caches([](detail::thread_cache const& each) { return each.cached_bytes(); });
+         sum_over_caches([](auto const& each) { return each.cached_bytes(); });
 }
 
 std::size_t synchronized_pool::reusable_bytes() const noexcept {
-  return depot_.cached_bytes() +
-         sum_over_caches([](detail::thread_cache const& each) { return each.blocks.cached_bytes(); });
+  return depot_.cached_bytes() + sum_over_caches([](auto const& each) { return each.blocks.cached_bytes(); });
 }
 
 void synchronized_pool::update_peak_cached_bytes() const noexcept {
@@ -468,12 +467,10 @@ pool_stats synchronized_pool::count() const noexcept {
     all.held_bytes = store_.held_bytes();
     // The heap counts blocks in threads' caches as live. `store_mutex_` keeps their number constant.
     const std::scoped_lock caches_lock{caches_mutex_};
-    const auto heap_bytes = [](detail::thread_cache const& each) { return each.heap_blocks.bytes(); };
+    const auto heap_bytes = [](auto const& each) { return each.heap_blocks.bytes(); };
     all.used_bytes -= std::min(all.used_bytes, passed_on_.bytes() + sum_over_caches(heap_bytes));
-    all.deallocations +=
-        sum_over_caches([](detail::thread_cache const& each) { return each.heap_blocks.deallocations(); });
-    all.allocations +=
-        sum_over_caches([](detail::thread_cache const& each) { return each.heap_blocks.allocations(); });
+    all.deallocations += sum_over_caches([](auto const& each) { return each.heap_blocks.deallocations(); });
+    all.allocations += sum_over_caches([](auto const& each) { return each.heap_blocks.allocations(); });
     // In a child, counts of missing threads are from different moments, here and below.
     all.deallocations = std::min(all.deallocations, all.allocations);
   }
@@ -483,17 +480,16 @@ pool_stats synchronized_pool::count() const noexcept {
   all.peak_cached_bytes = peak_cached_bytes_;
   for (std::size_t i = 0; i < classes_.count(); ++i) {
     std::uint64_t deallocations =
-        sum_over_caches([i](detail::thread_cache const& each) { return each.blocks.deallocations(i); });
+        sum_over_caches([i](auto const& each) { return each.blocks.deallocations(i); });
     const std::uint64_t allocations =
-        sum_over_caches([i](detail::thread_cache const& each) { return each.blocks.allocations(i); });
+        sum_over_caches([i](auto const& each) { return each.blocks.allocations(i); });
     deallocations = std::min(deallocations, allocations);
     all.allocations += allocations;
     all.deallocations += deallocations;
     all.used_bytes += (allocations - deallocations) * classes_.bytes(i);
   }
-  all.requested_bytes += sum_over_caches([](detail::thread_cache const& each) {
-    return each.blocks.requested_bytes() + each.heap_blocks.requested_bytes();
-  });
+  all.requested_bytes += sum_over_caches(
+      [](auto const& each) { return each.blocks.requested_bytes() + each.heap_blocks.requested_bytes(); });
   // The sum over several caches may be off for a moment, even below 0, because they are read in turn.
   if (is_in_child_) {  // blocks in transit between threads stay live
     all.cached_bytes = std::min(all.cached_bytes, all.held_bytes - all.stranded_bytes);

@@ -191,8 +191,7 @@ class registered_memory : public committed_ranges {
 
   Space space_;
   Registrar registrar_;
-  std::size_t registrations_ = 0;
-  std::size_t registered_bytes_ = 0;
+  std::size_t registrations_ = 0, registered_bytes_ = 0;
   char const* refusal_ = "";
 };
 

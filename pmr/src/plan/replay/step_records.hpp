@@ -29,8 +29,7 @@ inline constexpr std::size_t no_request = (std::numeric_limits<std::size_t>::max
 struct recorded_request {
   std::uint64_t born = 0;
   std::uint64_t died = 0;  // 0: the block is live
-  std::size_t bytes = 0;
-  std::size_t align = 1;
+  std::size_t bytes = 0, align = 1;
   std::size_t request = no_request;  // matching request of the plan
   bool outlived = false;             // true if the block was live at the end of its step
 };

@@ -51,8 +51,7 @@ struct storage {
 
   epoch_resource* resource = nullptr;
   void* address = nullptr;
-  std::size_t bytes = 0;
-  std::size_t align = 1;
+  std::size_t bytes = 0, align = 1;
   tracked_block* record = nullptr;  // null: the block was never tracked
   std::uint64_t generation = 0;
 

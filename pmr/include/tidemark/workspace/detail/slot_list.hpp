@@ -30,8 +30,7 @@ inline constexpr std::array poison_value<T>{poison_value<part_of<T>>, poison_val
 /// Description of an element type for its list. Each type has one object.
 struct element_info {
   char const* name;
-  std::size_t bytes;
-  std::size_t align;
+  std::size_t bytes, align;
   void const* poison;        // fill of freed memory …
   std::size_t poison_bytes;  // … with a size that divides the bytes of an element
   std::size_t elements = 1;  // elements in statistics per element here: 64 for a word of bits
