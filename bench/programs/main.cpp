@@ -126,8 +126,7 @@ struct usage {
 };
 
 /// Maximum memory of this program, without pages of files: other processes share these, and code that lies in
-/// many pages is not memory of an allocator. The maximum of getrusage is not used: it begins with that of the
-/// process that started this one.
+/// many pages is not memory of an allocator. getrusage would include the peak of the parent process.
 std::uint64_t peak_bytes() {
   std::ifstream status{"/proc/self/status"};
   std::uint64_t all = 0, of_files = 0;  // pages of files stay resident until the system needs them

@@ -142,12 +142,12 @@ TEST(planned_arena_plans_of_kinds, are_made_once_their_kind_comes_again) {
   played_steps<planned_arena> steps{memory};
   for (int kind = 0; kind < 3; ++kind) steps.step("a=100 b=200 -a -b", kind);
   EXPECT_EQ(memory.stats().plans_made, 1u) << "only the plan of the first kind";
-  EXPECT_EQ(memory.plans().size(), 3u) << "what was recorded is as good as a plan";
+  EXPECT_EQ(memory.plans().size(), 3u) << "the call plans the kinds that ran once";
   EXPECT_EQ(steps.step("a=100 b=200 -a -b", 2), 0u);
   EXPECT_EQ(memory.stats().plans_made, 2u);
 }
 
-TEST(planned_arena_plans_of_kinds, cost_nothing_if_more_kinds_come_in_turn_than_are_kept) {
+TEST(planned_arena_plans_of_kinds, are_not_made_if_more_kinds_come_in_turn_than_are_kept) {
   planned_arena memory{{.max_kinds = 3}};
   played_steps<planned_arena> steps{memory};
   for (int i = 0; i < 40; ++i) EXPECT_EQ(steps.step("a=100 b=200 -a -b", i % 4), 2u);

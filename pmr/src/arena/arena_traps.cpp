@@ -250,10 +250,7 @@ class rewind_trap {
   std::uintptr_t highest_ = 0;            // no slice has ended above this address
   std::size_t slices_ = 0;                // in use, or lost
   std::size_t lost_bytes_ = 0;            // still accessible, because the system refused to decommit them
-  std::uint64_t trapped_ = 0;
-  std::uint64_t untrapped_ = 0;
-  std::uint64_t reuses_ = 0;
-  std::uint64_t system_calls_ = 0;
+  std::uint64_t trapped_ = 0, untrapped_ = 0, reuses_ = 0, system_calls_ = 0;
   code_owner_cache<64> owners_;  // of functions that rewound
 };
 

@@ -32,7 +32,7 @@ std::size_t slab_bytes(std::size_t block_bytes, std::size_t class_bytes, std::si
   return std::min(1 * KiB + class_bytes / 2, std::max(512 * KiB, 16 * block_bytes));
 }
 
-// Returns the memory behind a free range of a heap to the system, except that of its tag and links.
+// Returns the memory behind a free range of a heap to the system, except its tag and links.
 // `os_memory::decommit` would protect the pages: a failure to unprotect them would leave them unusable.
 void discard_pages(std::uintptr_t first, std::uintptr_t end) noexcept {
   const std::size_t page_bytes = default_os_memory().page_size();

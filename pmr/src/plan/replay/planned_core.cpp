@@ -5,6 +5,7 @@
 #include <tidemark/plan/replay/detail/planned_core.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -16,6 +17,7 @@
 #include <tidemark/core/detail/distinct_resource.hpp>
 #include <tidemark/core/detail/request.hpp>
 #include <tidemark/core/os_memory.hpp>
+#include <tidemark/core/units.hpp>
 #include <tidemark/core/violation.hpp>
 #include <tidemark/diagnose/detail/sanitizers.hpp>
 #include <tidemark/plan/replay/planned_arena.hpp>
@@ -43,7 +45,7 @@ constexpr std::size_t max_rest_doublings = 6;
 // The fallback is trimmed once it has served more than this part of the highest plan.
 constexpr std::size_t fallback_share = 64;
 // Less memory is not returned to the system, because later faults cost more than the memory is worth.
-constexpr std::size_t min_trim_bytes = std::size_t{1} << 20;
+constexpr std::size_t min_trim_bytes = 1 * MiB;
 // Blocks that die between steps are placed in a borrowed region if that saves more than this part of its
 // height.
 constexpr std::size_t early_share = 128;
@@ -420,8 +422,8 @@ void planned_core::commit_plan() {
   } catch (...) {
     // The fallback may have memory.
   }
-  if (server_ != server::plan && !is_borrowed_ && trims_due_ != 0)
-    --trims_due_;  // or each such step would trim
+  // A trim counts also if the plan got no memory, or each such step would trim.
+  if (server_ != server::plan && !is_borrowed_ && trims_due_ != 0) --trims_due_;
   // Warns once, because each step would repeat the warning.
   const bool has_no_memory = server_ != server::plan && kind_->plan != nullptr;
   if (has_no_memory && region_.range().empty() && !std::exchange(has_warned_, true)) {
@@ -639,7 +641,7 @@ step_plan planned_core::plan_beside(learned_step const& learned, kind_of_step co
                            .max_slots = options_.max_slots});
 }
 
-// Makes a new plan. @param begin beginning of the step that the plan is for @throws std::bad_alloc, and the
+// Makes a new plan. @param begin live blocks from before this moment are obstacles @throws std::bad_alloc, and the
 // exceptions of `make_plan`; the plan has not changed then.
 void planned_core::plan_anew(kind_of_step& kind, learned_step learned, request_time begin) {
   step_plan made = plan_beside(learned, kind, begin);

@@ -19,8 +19,8 @@ namespace {
 // them make it as large as the peak.
 constexpr std::size_t slack_share = 54, moves_per_peak = 16'000;
 // The slack after a trim of an empty heap, which a program with plans begins with. After any other trim the
-// slack is 0, because the program then needs little memory. The first `moves_per_peak` moves beyond the budget
-// make neither larger: programs with plans need them for the first step of each kind.
+// slack is 0, because the program then needs little memory. The first `moves_per_peak` moves beyond the
+// budget make neither larger: programs with plans need them for the first step of each kind.
 constexpr std::size_t slack_share_of_plans = 140;
 // The next blocks may need memory too. Marks behind the next frees show which memory may move.
 constexpr int marks_after_need = 8;

@@ -146,19 +146,21 @@ class heap_block_cache {
   [[nodiscard]] std::size_t take(heap_block_cache& from, std::size_t bytes, std::size_t max_bytes) noexcept {
     const std::size_t range_bytes = coalescing_heap::range_bytes(bytes), place = place_of(range_bytes);
     list &own = lists_[place], &other = from.lists_[place];
-    const bool has_place = own.first == nullptr || own.range_bytes == range_bytes;
-    if (other.range_bytes != range_bytes || other.first == nullptr || max_bytes < range_bytes || !has_place)
-      return 0;
+    if (own.first != nullptr && own.range_bytes != range_bytes) return 0;
+    if (other.range_bytes != range_bytes || other.first == nullptr || max_bytes < range_bytes) return 0;
     block_chain taken{other.first, other.passed_on_blocks};
-    const bool are_passed_on = taken.blocks > 0;
-    if (are_passed_on && taken.blocks * range_bytes <= max_bytes) other.first = nullptr;
-    else
-      taken =
-          cut_front(other.first, (std::min)(max_bytes / range_bytes, are_passed_on ? max_cut_blocks : ~0UL));
+    const std::size_t room = max_bytes / range_bytes;
+    if (taken.blocks == 0) {  // the blocks of a thread
+      taken = cut_front(other.first, room);
+      own.passed_on_blocks += taken.blocks;
+    } else {
+      if (taken.blocks <= room) other.first = nullptr;
+      else taken = cut_front(other.first, (std::min)(room, max_cut_blocks));
+      other.passed_on_blocks -= taken.blocks;
+    }
     if (own.first != nullptr) link(last_of(taken.first), own.first);
     own.range_bytes = range_bytes;
     own.first = taken.first;
-    (are_passed_on ? other : own).passed_on_blocks += are_passed_on ? 0 - taken.blocks : taken.blocks;
     from.bytes_.subtract(taken.blocks * range_bytes);
     bytes_.add(taken.blocks * range_bytes);
     return taken.blocks * range_bytes;
