@@ -52,7 +52,8 @@ def report(text, *options):
 @functools.cache
 def _needs_matplotlib():
     interpreter = pathlib.Path(PROGRAM).read_text().split("\n", 1)[0].removeprefix("#!")
-    if subprocess.run([interpreter, "-c", "import matplotlib"], capture_output=True).returncode != 0:
+    found = "import importlib.util, sys; sys.exit(importlib.util.find_spec('matplotlib') is None)"  # importing takes a second
+    if subprocess.run([interpreter, "-c", found], capture_output=True).returncode != 0:
         skip(f"{interpreter} has no matplotlib")
 
 
@@ -528,7 +529,8 @@ addEventListener("load", () => {
 });
 </script>"""
 LISTENER = """<script>
-addEventListener("message", said => document.documentElement.setAttribute("data-found", said.data));
+const all = [];
+addEventListener("message", said => document.documentElement.setAttribute("data-found", `[${all.push(said.data) && all}]`));
 </script>"""
 
 
@@ -556,19 +558,23 @@ def browser(*arguments):
     return output
 
 
-def seen_by_the_browser(page, *arguments, width=None):
-    """Returns the findings of the probe in a window, or in a frame of `width` pixels, because a window has at
+def seen_by_the_browser(page, *arguments, widths=()):
+    """Returns the findings of the probe in a window, or those of frames with these widths in pixels, because a window has at
     least 500."""
     probed, outer = folder / "probed.html", folder / "outer.html"
     # Ahead of the page's policy, which would not let it run.
     probed.write_text(page.replace("<head>", "<head>" + LISTENER + PROBE, 1))
-    outer.write_text(LISTENER +
-                     f'<iframe src="probed.html" style="border: 0; width: {width}px; height: 900px"></iframe>')
-    dumped = browser("--window-size=1000,900", *arguments, "--dump-dom", f"file://{outer if width else probed}")
+    outer.write_text(LISTENER + "".join(
+        f'<iframe src="probed.html" style="border: 0; width: {width}px; height: 900px"></iframe>' for width in widths))
+    dumped = browser("--window-size=1000,900", *arguments, "--dump-dom", f"file://{outer if widths else probed}")
     found = re.search(r'data-found="([^"]*)"', dumped)
     if not found:
         sys.exit(f"the browser said nothing of the page: {dumped[:300]}")
-    return json.loads(html.unescape(found[1]))
+    seen = json.loads(html.unescape(found[1]))
+    if not widths:
+        return seen[0]
+    expect("widths of the frames", sorted(each["width"] for each in seen), sorted(widths))
+    return seen
 
 
 def recorded_page(name):
@@ -617,15 +623,14 @@ def shows_a_dark_page_on_a_dark_screen():
 
 
 def fits_a_narrow_screen_without_scrolling_sideways():
-    for width in (320, 375, 500, 679, 681):
-        seen = seen_by_the_browser(recorded_page("lld_link.csv"), width=width)
-        expect("the page is as wide as the screen", (seen["width"], seen["scroll"]), (width, width))
+    for seen in seen_by_the_browser(recorded_page("lld_link.csv"), widths=(320, 375, 500, 679, 681)):
+        expect("the page is as wide as the screen", seen["scroll"], seen["width"])
 
 
 def shows_a_readable_chart_on_every_screen():
     page = recorded_page("torch_gpt.csv")
-    for width in (320, 375, 679, 681, 992):
-        seen = seen_by_the_browser(page, width=width)
+    for seen in seen_by_the_browser(page, widths=(320, 375, 679, 681, 992)):
+        width = seen["width"]
         expect(f"one chart is seen, {seen}", len(seen["charts"]), 1)
         expect(f"it is wide, {seen}", min(width - 33, 475) < seen["charts"][0] < width, True)
         expect(f"it has its letters, {seen}", len(seen["letters"]) > 10, True)
@@ -634,7 +639,7 @@ def shows_a_readable_chart_on_every_screen():
 
 def shows_whole_texts_on_a_telephone():
     for name in ("lld_link.csv", "torch_gpt.csv"):
-        seen = seen_by_the_browser(recorded_page(name), width=375)
+        seen, = seen_by_the_browser(recorded_page(name), widths=(375,))
         expect(f"where the last text ends, {seen}", seen["right"] <= 375, True)
         expect(f"row heads in two lines, {seen}", seen["broken"], 0)
 
