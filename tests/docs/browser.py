@@ -2,7 +2,7 @@
 """Checks pages of a site in Chromium, 1280 and 390 pixels wide, light and dark: browser.py SITE [all].
 
 With `all` checks all pages. Otherwise checks all handwritten pages, and the longest page and the page with the
-longest word of each folder of similar pages (headers, decisions, sources).
+longest word of each kind of similar pages (headers, decisions, sources).
 
 Fails if a page is wider than the screen, if a chart of benchmarks is too small for its letters, or if a page
 reports an error: an exception, console.error, a missing file, or a file of another server. The browser can
@@ -67,6 +67,7 @@ async function check(page, frame) {
 (async () => {
   const frame = document.body.appendChild(document.createElement("iframe"));
   frame.style.height = "900px";
+  frame.style.visibility = "hidden";  // laid out, and not painted
   for (const page of pages) await check(page, frame);
   await fetch("/found", {method: "POST", body: JSON.stringify({checked, found})});
 })();
@@ -149,8 +150,8 @@ def inspect(site, pages):
 def representative(site, files):
     alike = {}
     for file in files:
-        if file.relative_to(site).parts[0] in ("decisions", "source") or "headers" in file.relative_to(site).parts:
-            alike.setdefault(file.parent, []).append(file)
+        if kind := {"decisions", "source", "headers"}.intersection(file.relative_to(site).parts[:2]):
+            alike.setdefault(*kind, []).append(file)
     chosen = set(files).difference(*alike.values())
     for group in alike.values():
         chosen.add(max(group, key=lambda file: file.stat().st_size))
