@@ -68,7 +68,9 @@ def known_tests(build_dir):
     listed = json.loads(subprocess.run(["ctest", "--test-dir", build_dir, "--show-only=json-v1"],
                                        capture_output=True, text=True, check=True).stdout)
     names = [test["name"] for test in listed["tests"]]
-    for program in {test["command"][0] for test in listed["tests"] if test["name"].endswith(".*")}:
+    programs = {test["command"][0] for test in listed["tests"] if test["name"].endswith(".*")}
+    programs |= {word for test in listed["tests"] for word in test["command"] if "/tidemark_mpi_tests" in word}  # behind mpiexec
+    for program in programs:
         names += tests_of(program)
     known = set()
     for name in names:
