@@ -40,7 +40,7 @@ print(json.dumps({"context": {"date": "2026-01-02T03:04:05", "load_avg": [0.5], 
 """
 
 # The same benchmarks also run at smaller sizes; these would take minutes with all checks.
-LARGE = r"(containers/.*/(1024|4096|16384|65536)|replay/unet|locality/2097152|numpy/.*/(16MB|64MB|60|2000|100000)$|any_lifetime/1000000|(steps|later)/transformer)"
+LARGE = r"(containers/.*/(1024|4096|16384|65536)|replay/unet|locality/2097152|large_pair/50000|tree/200000|numpy/.*/(16MB|64MB|60|2000|100000)$|any_lifetime/1000000|(steps|later)/transformer)"
 # How names of benchmarks begin that are of a peer which may not be installed.
 OF_PEERS = ("mpi/", "numpy/", "programs/", "mimalloc/", "jemalloc/", "tcmalloc/", "boost_pool/", "foonathan_", "llvm_bump/",
             "protobuf_arena/", "thrust", "policy/", "nbody/")
