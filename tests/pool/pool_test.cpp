@@ -659,11 +659,11 @@ TEST(pool, limit_defaults_to_128_MiB) {
   pool memory;
   EXPECT_EQ(memory.options().max_cached_bytes, 128 * MiB);
   {
-    const blocks live{memory, 1'600'000, 64};
+    const blocks live{memory, 100'000, 1024};
   }
-  EXPECT_GE(memory.stats().cached_bytes, 1'600'000u * 64) << "a round of 102 MB stays";
+  EXPECT_GE(memory.stats().cached_bytes, 100'000u * 1024) << "a round of 102 MB stays";
   {
-    const blocks live{memory, 2'400'000, 64};
+    const blocks live{memory, 150'000, 1024};
   }
   EXPECT_LE(memory.stats().cached_bytes, 128 * MiB);
   EXPECT_GT(memory.stats().cached_bytes, 60 * MiB);
