@@ -3,6 +3,7 @@
 // their next call, callbacks. Each source of memory, and the bytes that count. On the fake device.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -335,13 +336,17 @@ TEST_F(device_budget_test, subscription_ends_after_its_running_callback) {
 TEST_F(device_budget_test, request_refused_by_the_driver_counts_no_bytes) {
   gpu::virtual_memory space{{.stream = stream}, device};
   const byte_range range = space.reserve(1, 8 * unit);
+  std::size_t peak = 0;
   for (char const* call : {"cuMemAlloc", "cuMemCreate", "cuMemMap", "cuMemSetAccess"}) {
     device.fail_next(call, status::unknown);
     (void)message_or<cuda_error>("", [&] {
       plain.deallocate(plain.allocate(1000), 1000);
+      peak = std::max<std::size_t>(peak, 1000);
       EXPECT_FALSE(space.commit({range.begin, unit}));
     });
     EXPECT_EQ(budget.held_bytes(), 0u) << call;
+    if (call == std::string{"cuMemMap"}) peak = unit;  // the driver has created the memory
+    EXPECT_EQ(budget.peak_bytes(), peak) << call;
   }
   space.release(range);
 }

@@ -313,6 +313,22 @@ TEST_F(device_cache_test, cache_records_no_event_on_a_capturing_stream) {
   EXPECT_EQ(cache.collect(true), 4096u);
 }
 
+TEST_F(device_cache_test, cache_keeps_the_records_of_captured_blocks_in_place) {
+  test::recording_resource bookkeeping;
+  device_cache noting{{.stream = stream, .bookkeeping = &bookkeeping}, device};
+  void* const block = noting.allocate(4096);
+  {
+    const test::empty_capture graph{device, other};
+    noting.deallocate(block, 4096, 256, other);
+  }
+  bookkeeping.fail_from = bookkeeping.calls;
+  bookkeeping.fail_count = test::recording_resource::never;
+  const test::warning_recorder warnings;
+  (void)noting.collect(true);
+  EXPECT_TRUE(warnings.reports().empty());
+  EXPECT_EQ(noting.release_captured(), 4096u);
+}
+
 // ---- whatever device is current ---------------------------------------------------------------------------
 
 TEST(device_cache_elsewhere, polls_and_awaits_events_with_its_own_device_current) {

@@ -724,11 +724,11 @@ TEST_F(device_pool_test, reports_bad_deallocations_and_changes_nothing) {
   report(large, 11 * MiB);
   report(static_cast<char*>(large) + 256, 10 * MiB);
   report(&foreign, 10 * MiB);
-  if (check_level >= 2) {
-    report(small, 5000);
-    report(static_cast<char*>(small) + 256, 256);
-    report(&foreign, 256);
-  }
+  report(large, std::numeric_limits<std::size_t>::max() - 99);
+  report(small, 5000);
+  report(static_cast<char*>(small) + 256, 256);
+  report(static_cast<char*>(small) + 4096, 4096);  // of the same slab, but never allocated
+  report(&foreign, 256);
   EXPECT_EQ(pool.stats().used_blocks, 2u);
   pool.deallocate(small, 4096);
   pool.deallocate(large, 10 * MiB);
@@ -765,6 +765,18 @@ TEST_F(device_pool_chunks, grow_with_the_pool_and_serve_small_and_large_blocks) 
   EXPECT_EQ(pool.trim(), held);
   EXPECT_EQ(upstream.outstanding, 0u);
   EXPECT_EQ(device.mapped_bytes(), 0u);
+}
+
+TEST_F(device_pool_chunks, serve_blocks_at_any_alignment_of_the_upstream) {
+  device_arena arena{{.reserve = 32 * MiB}, gpu::virtual_memory_options{.stream = stream}, device};
+  (void)arena.allocate(256, 256);
+  device_pool pool{{.stream = stream, .upstream = &arena}, device};
+  for (int i = 0; i < 2; ++i) deallocate_blocks(pool, {allocate_written(pool, 2 * MiB)}, 2 * MiB);
+  void* const first = allocate_written(pool, 2 * MiB);
+  void* const second = allocate_written(pool, 8 * MiB);
+  EXPECT_EQ(pool.stats().held_bytes, 10 * MiB);
+  deallocate_blocks(pool, {first}, 2 * MiB);
+  deallocate_blocks(pool, {second}, 8 * MiB);
 }
 
 TEST_F(device_pool_chunks, are_returned_when_entirely_free) {

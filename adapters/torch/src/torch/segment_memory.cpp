@@ -21,7 +21,8 @@ void* segment_memory::allocate(std::size_t bytes) {
       blocks_.emplace(gpu::block_resource_options{.device = device_, .name = "PyTorch's segments"}, *driver_);
     // Blocks return unused, and need no order by a stream.
     reuse_cache_options options{.name = "PyTorch's segments", .upstream = &*blocks_};
-    if (max_cached_bytes_) options.max_cached_bytes = *max_cached_bytes_;
+    if (max_cached_bytes_)
+      options.max_cached_bytes = std::max<std::size_t>(*max_cached_bytes_, 1);  // 0: no limit
     cache_.emplace(options);
   }
   if (log_ != nullptr && !traced_)

@@ -42,6 +42,8 @@ constexpr std::size_t max_steps_between_more = 8;
 constexpr std::size_t max_loose_steps = 2;
 // A kind whose plans no step follows rests for at most 2^6 steps, which are not recorded.
 constexpr std::size_t max_rest_doublings = 6;
+// Steps after a refused region that do not request the height of the highest plan.
+constexpr std::uint64_t steps_after_refusal = 64;
 // The fallback is trimmed once it has served more than this part of the highest plan.
 constexpr std::size_t fallback_share = 64;
 // Less memory is not returned to the system, because later faults cost more than the memory is worth.
@@ -404,7 +406,8 @@ void planned_core::trim_fallback(std::size_t trims_due) noexcept {
 }
 
 // Commits memory for the plan of the step, and makes the plan if the kind has learned requests. Without
-// memory the plan stays, and the next step tries again.
+// memory the plan stays, and the next step tries again. A borrowed region is as high as the highest plan, so
+// that other kinds need no calls; after a refusal some steps take only the height of their own plan.
 void planned_core::commit_plan() {
   server_ = server::fallback;
   try {
@@ -415,12 +418,12 @@ void planned_core::commit_plan() {
     }
     if (trims_due_ != 0 && !is_borrowed_) trim_fallback(trims_due_);
     const bool is_movable = is_unused();
-    const std::size_t bytes = is_borrowed_ ? highest_plan() : plan_->height();
+    const bool is_for_all = is_borrowed_ && is_movable && steps_ >= refused_until_;
+    const std::size_t bytes = is_for_all ? highest_plan() : plan_->height();
     if (is_borrowed_ && is_movable && region_.committed_bytes() < bytes) region_.decommit_above(0);
-    if (region_.commit_front(is_movable ? bytes : plan_->height(), plan_->alignment(), is_movable))
-      server_ = server::plan;
-  } catch (...) {
-    // The fallback may have memory.
+    if (region_.commit_front(bytes, plan_->alignment(), is_movable)) server_ = server::plan;
+  } catch (...) {  // the fallback may have memory
+    refused_until_ = steps_ + steps_after_refusal;
   }
   // A trim counts also if the plan got no memory, or each such step would trim.
   if (server_ != server::plan && !is_borrowed_ && trims_due_ != 0) --trims_due_;

@@ -219,8 +219,7 @@ class foreign_blocks {
 
   std::vector<foreign_block> blocks_;  // by address
   std::uintptr_t way_begin_ = 0;       // start of the slots without bytes of their own
-  std::size_t live_ = 0;
-  std::size_t in_way_ = 0;
+  std::size_t live_ = 0, in_way_ = 0;
 };
 
 }  // namespace tidemark::detail

@@ -85,11 +85,14 @@ bool device_budget::try_add_bytes(std::size_t bytes, detail::counted_pool* of) n
     subtract_bytes(bytes, of);
     return false;
   }
-  counted += bytes;
+  return true;
+}
+
+void device_budget::update_peak() noexcept {
+  const std::size_t counted = counted_.load(std::memory_order_relaxed);
   std::size_t peak = peak_bytes();
   while (peak < counted && !peak_.compare_exchange_weak(peak, counted, std::memory_order_relaxed)) {
   }
-  return true;
 }
 
 // Users first, because the driver frees only memory whose last use has been awaited. Users may end before

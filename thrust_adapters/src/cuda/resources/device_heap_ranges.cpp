@@ -100,7 +100,7 @@ void* device_heap::allocate_ready(std::size_t bytes) noexcept {
   if (ready == nullptr) return nullptr;
   requested_bytes_ += bytes;
   ++large_allocations_;
-  return reinterpret_cast<void*>(cut_ready(*ready, size, heap_ranges::granule_bytes).begin);
+  return reinterpret_cast<void*>(cut_ready(*ready, size, default_alignment).begin);
 }
 
 heap_range* device_heap::map_range(std::size_t bytes, std::size_t align, char const*& refusal) {
@@ -174,6 +174,7 @@ void device_heap::free_slab(heap_slab& slab) noexcept {
 
 // @return `not_listed`, with nothing done, if no such block is live
 free_result device_heap::deallocate_large(void* block, std::size_t bytes) noexcept {
+  if (bytes > tidemark::detail::max_block_bytes) return free_result::not_listed;
   const auto address = reinterpret_cast<std::uintptr_t>(block);
   heap_range* const range = ranges_.live_from(address, large_size(bytes));
   if (range == nullptr || range->slab != nullptr || range->is_retired) return free_result::not_listed;

@@ -22,6 +22,8 @@ constexpr std::size_t slack_share = 54, moves_per_peak = 16'000;
 // slack is 0, because the program then needs little memory. The first `moves_per_peak` moves beyond the
 // budget make neither larger: programs with plans need them for the first step of each kind.
 constexpr std::size_t slack_share_of_plans = 140;
+// Fewer units are created or moved without a question whether the device has the rest, which takes a call.
+constexpr std::size_t units_to_ask_for = 32;
 // The next blocks may need memory too. Marks behind the next frees show which memory may move.
 constexpr int marks_after_need = 8;
 
@@ -38,10 +40,15 @@ bool device_heap::gather(placement const& to, std::size_t live_bytes, char const
     move_budget_.add_moves(
         unmap_idle(lacks(), to, [&](physical_handle memory) { unmapped_handles_.push_back(memory); }));
   };
+  const auto [begin, end] = ranges_.whole_units(*to.range);  // all units without memory are among them
+  const std::size_t own = std::min(end, to.last) - std::max(begin, to.first) - to.missing;
+  const auto idle_elsewhere = [&] { return ranges_.returnable_bytes() / unit_bytes_ - own; };
   const auto wait_and_move = [&] {
     move_budget_.add_wait();
     if (marks_.wait()) move_idle();
   };
+  const std::size_t movable = may_unmap || keeps_addresses_ ? idle_elsewhere() : 0;
+  if (lacks() >= movable + units_to_ask_for && !can_create(lacks() - movable, refusal)) return false;
   const std::size_t peak = std::max(peak_cut_bytes_, live_bytes);
   const std::size_t most = (peak + slack(peak)) / unit_bytes_ + 1;
   if (keeps_addresses_) share_idle(lacks(), to);
@@ -57,7 +64,7 @@ bool device_heap::gather(placement const& to, std::size_t live_bytes, char const
   if (lacks() != 0 && may_unmap) {
     marks_.query();
     move_idle();
-    if (lacks() != 0) wait_and_move();
+    if (lacks() != 0 && idle_elsewhere() != 0) wait_and_move();
   }
   if (keeps_addresses_ && lacks() != 0) release_unmapped_handles(shared);  // others may need new memory
   if (!keeps_addresses_) marks_due_ = marks_after_need;
@@ -74,6 +81,15 @@ std::size_t device_heap::slack(std::size_t peak_bytes) const noexcept {
     debt -= std::min<std::uint64_t>(debt, moves_per_peak);
   }
   return least + peak_bytes / moves_per_peak * std::min<std::size_t>(debt, moves_per_peak);
+}
+
+// Returns true unless the budget or the device refuses these units.
+bool device_heap::can_create(std::size_t units, char const*& refusal) noexcept {
+  const std::size_t bytes = units * unit_bytes_;
+  refusal = device_limit_reached;
+  if (!budget_->has_room(bytes) && !(budget_->trim_pools() && budget_->has_room(bytes))) return false;
+  refusal = device_memory_exhausted;
+  return free_bytes(*driver_) >= bytes;
 }
 
 // Creates as many units as the device and its budget have.

@@ -244,6 +244,11 @@ void device_pools::remove(Predicate is_gone) noexcept {
     device_pools_stats last;
     each->add_to(last);
     removed_blocks_ += last.allocations;
+    planned_arena_stats steps;
+    each->add_to(steps);
+    steps.plans = steps.used_blocks = 0;
+    steps.height_bytes = steps.lower_bound_bytes = steps.committed_bytes = steps.reserved_bytes = 0;
+    removed_steps_ += steps;
     gone.splice(gone.end(), heaps_, each);
   }
 }
@@ -291,7 +296,8 @@ planned_arena_stats device_pools::step_stats() const noexcept {
   const std::scoped_lock alone{maintenance_};
   planned_arena_stats all{.name = options_.name};
   for_each_heap([&](stream_heap const& each) { each.add_to(all); });
-  return all;
+  const std::scoped_lock lock{mutex_};
+  return all += removed_steps_;
 }
 
 std::size_t device_pools::largest_request(gpu::stream_handle stream) { return of(stream).largest_request(); }

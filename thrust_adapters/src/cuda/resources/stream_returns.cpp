@@ -54,7 +54,7 @@ void stream_returns::route_return(returned_block const& block,
     if (!is_own && !here) here.emplace(*driver_, device_);  // the handle of the own stream has its device
     const capture_state captures = capture_state_of(*driver_, each);
     if (captures == capture_state::capturing || (captures == capture_state::untouchable && is_legacy))
-      return defer(block, !is_legacy, used_on);
+      return defer(block, is_legacy ? waiting_ : captured_, used_on);
   }
   reuse_fence all;
   for (stream_handle const each : used_on) {
@@ -74,12 +74,12 @@ void stream_returns::route_return(returned_block const& block,
 
 // A graph may use the block, or work that cannot be awaited now. Neither this memory nor the driver may reuse
 // it.
-void stream_returns::defer(returned_block const& block, bool is_captured,
+void stream_returns::defer(returned_block const& block, deferred_blocks& to,
                            std::span<stream_handle const> used_on) noexcept {
   try {
-    deferred_block held{block, is_captured, {used_on.begin(), used_on.end()}};
+    deferred_block held{block, {used_on.begin(), used_on.end()}};
     const std::scoped_lock lock{mutex_};
-    deferred_.push_back(std::move(held));
+    to.push_back(std::move(held));
   } catch (...) {  // any exception of the bookkeeping resource
     tidemark::detail::report_warning(
         warning_kind::refused_return, name_,
@@ -89,37 +89,34 @@ void stream_returns::defer(returned_block const& block, bool is_captured,
   }
 }
 
-std::pmr::vector<stream_returns::deferred_block> stream_returns::take_deferred() noexcept {
-  std::pmr::vector<deferred_block> taken{deferred_.get_allocator()};
+stream_returns::deferred_blocks stream_returns::take(deferred_blocks& from) noexcept {
+  deferred_blocks taken{from.get_allocator()};
   const std::scoped_lock lock{mutex_};
-  taken.swap(deferred_);
+  taken.swap(from);
   return taken;
 }
 
 // Blocks of the legacy stream are returned behind an event of that stream, unless a capture still forbids it.
 std::size_t stream_returns::release_held(bool captured_too) noexcept {
+  for (deferred_block const& each : take(waiting_)) route_return(each.block, each.used_on);
   std::size_t bytes = 0;
-  for (deferred_block const& each : take_deferred()) {
-    if (!each.is_captured) {
-      route_return(each.block, each.used_on);  // may hold the block again
-    } else if (!captured_too) {
-      defer(each.block, true, each.used_on);
-    } else {
-      bytes += each.block.bytes;
-      receiver_.free_now(receiver_.context, each.block);
-    }
+  if (!captured_too) return bytes;
+  for (deferred_block const& each : take(captured_)) {
+    bytes += each.block.bytes;
+    receiver_.free_now(receiver_.context, each.block);
   }
   return bytes;
 }
 
 void stream_returns::end_captures() noexcept {
-  for (deferred_block const& each : take_deferred()) route_return(each.block, each.used_on);
+  for (deferred_blocks* const held : {&captured_, &waiting_})
+    for (deferred_block const& each : take(*held)) route_return(each.block, each.used_on);
 }
 
 std::size_t stream_returns::captured_bytes() const noexcept {
   const std::scoped_lock lock{mutex_};
   std::size_t bytes = 0;
-  for (deferred_block const& each : deferred_) bytes += each.is_captured ? each.block.bytes : 0;
+  for (deferred_block const& each : captured_) bytes += each.block.bytes;
   return bytes;
 }
 

@@ -43,7 +43,6 @@ class address_table {
   explicit address_table(std::pmr::memory_resource* bookkeeping) : memory_{bookkeeping} {}
   address_table(address_table const&) = delete;
   address_table& operator=(address_table const&) = delete;
-  ~address_table() = default;
 
   /// Returns the record of an address; null if the address was never added. O(1) expected, no lock.
   [[nodiscard]] Record* find(std::uintptr_t address) const noexcept {

@@ -63,7 +63,6 @@ class block_group {
       : resource_{resource}, table_{table}, log_{bookkeeping}, frames_{1, bookkeeping} {}
   block_group(block_group const&) = delete;
   block_group& operator=(block_group const&) = delete;
-  ~block_group() = default;
 
   /// Null once the resource is destroyed.
   [[nodiscard]] epoch_resource const* resource() const noexcept {

@@ -312,8 +312,7 @@ class block_cache {
   std::size_t table_end_;  // classes_.table_end()
   pending_work pending_;
   std::size_t watermark_ = 0;
-  single_writer<std::size_t> cached_bytes_;
-  single_writer<std::size_t> requested_bytes_;
+  single_writer<std::size_t> cached_bytes_, requested_bytes_;
 };
 
 }  // namespace tidemark::detail

@@ -183,7 +183,8 @@ class device_budget {
     /// Returns true if the limit allows the bytes; otherwise the bytes are not counted.
     [[nodiscard]] bool is_allowed() const noexcept { return budget_ != nullptr; }
     /// Keeps the bytes counted until `subtract_bytes`, because the driver has returned them.
-    void commit() noexcept { budget_ = nullptr; }
+    /// @pre `is_allowed()`.
+    void commit() noexcept { std::exchange(budget_, nullptr)->update_peak(); }
 
    private:
     device_budget* budget_;
@@ -225,6 +226,7 @@ class device_budget {
   [[nodiscard]] static bool enter(entry& next) noexcept;
   [[nodiscard]] bool call_members(member_kind kind, entry const* but) noexcept;
   [[nodiscard]] bool relieve_pools(entry const* but) noexcept;
+  void update_peak() noexcept;
 
   std::atomic<std::size_t> limit_ = unlimited;
   std::atomic<std::size_t> counted_ = 0;  // without memory retained by the driver's pools

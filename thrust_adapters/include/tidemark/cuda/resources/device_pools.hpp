@@ -194,6 +194,7 @@ class device_pools {
   std::size_t peak_live_blocks_ = 0, live_bytes_ = 0, peak_live_bytes_ = 0;
   std::uint64_t total_bytes_ = 0, retries_ = 0;
   std::uint64_t removed_blocks_ = 0;   // allocations of removed heaps
+  planned_arena_stats removed_steps_;  // counts of removed heaps
   std::optional<std::uint64_t> step_;  // kind of the open step; empty: no open step
   gpu::device_budget::subscription budget_subscription_;
 };

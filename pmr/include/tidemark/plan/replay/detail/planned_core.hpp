@@ -272,8 +272,9 @@ class planned_core {
   request_time last_begin_ = 0;        // beginning of the previous step
   kind_of_step* last_kind_ = nullptr;  // kind of the previous step, if `learn_from_previous_step` is due
   std::size_t trims_due_ = 0;          // number of next step ends that trim the fallback
-  std::size_t fallback_bytes_ = 0;  // bytes of requests of steps to the fallback since a trim was scheduled
-  bool has_returned_ = false;       // true if a block was returned to the fallback since its trim
+  std::size_t fallback_bytes_ = 0;   // bytes of requests of steps to the fallback since a trim was scheduled
+  bool has_returned_ = false;        // true if a block was returned to the fallback since its trim
+  std::uint64_t refused_until_ = 0;  // number of steps up to which the region has only the step's plan
   std::uint64_t steps_ = 0, planned_steps_ = 0, partly_planned_steps_ = 0;
   std::uint64_t fallback_allocations_ = 0, outside_allocations_ = 0, misses_ = 0, plans_made_ = 0;
   plan_replayer no_plan_{step_plan{}};

@@ -284,6 +284,7 @@ class device_heap {
   [[nodiscard]] bool add_reservation(std::size_t bytes);
   [[nodiscard]] heap_range& add_chunk(std::size_t bytes);
   [[nodiscard]] bool gather(placement const& to, std::size_t live_bytes, char const*& refusal);
+  [[nodiscard]] bool can_create(std::size_t units, char const*& refusal) noexcept;
   void create(std::size_t units, char const*& refusal);
   void share_idle(std::size_t units, placement const& but);
   void retire(heap_range& range, byte_range units) noexcept;

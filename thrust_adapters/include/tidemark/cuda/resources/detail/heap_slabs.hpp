@@ -84,10 +84,11 @@ struct heap_slab {
     return static_cast<std::uint32_t>(
         (std::size_t{1} << reciprocal_digits) / (block_bytes / device_classes::granule_bytes) + 1);
   }
-  /// Returns true if a block begins at this offset in the slab, without a division.
+  /// Returns true if a block that has been used begins at this offset in the slab, without a division.
   [[nodiscard]] bool is_block_at(std::size_t offset) const noexcept {
     const std::size_t granules = offset / device_classes::granule_bytes;
-    return (granules * reciprocal >> reciprocal_digits) * block_bytes == offset;
+    const std::size_t number = granules * reciprocal >> reciprocal_digits;
+    return number < fresh && number * block_bytes == offset;
   }
 };
 
@@ -122,7 +123,7 @@ class heap_slabs {
     return reinterpret_cast<void*>(slab->begin + offset);
   }
   /// Returns a block to its slab. @return false, with nothing changed, if all blocks of the slab are free or
-  /// no block begins at this offset.
+  /// no block that has been used begins at this offset.
   [[nodiscard]] bool try_deallocate(heap_slab& slab, std::size_t offset) noexcept {
     if (slab.used == 0 || !slab.is_block_at(offset)) [[unlikely]]
       return false;

@@ -61,7 +61,8 @@ class stream_returns {
         name_{name},
         receiver_{receiver},
         events_{driver, device, stream, name, bookkeeping},
-        deferred_{bookkeeping} {}
+        captured_{bookkeeping},
+        waiting_{bookkeeping} {}
 
   /// Makes this the memory of graphs, whose captures on `stream` reuse it. Events of the legacy stream
   /// must be possible.
@@ -97,12 +98,13 @@ class stream_returns {
  private:
   struct deferred_block {
     returned_block block;
-    bool is_captured;                    // in a graph; else used by work of the legacy stream
     std::vector<stream_handle> used_on;  // streams of the work
   };
+  using deferred_blocks = std::pmr::vector<deferred_block>;
 
-  void defer(returned_block const& block, bool is_captured, std::span<stream_handle const> used_on) noexcept;
-  [[nodiscard]] std::pmr::vector<deferred_block> take_deferred() noexcept;
+  void defer(returned_block const& block, deferred_blocks& to,
+             std::span<stream_handle const> used_on) noexcept;
+  [[nodiscard]] deferred_blocks take(deferred_blocks& from) noexcept;
 
   driver* driver_;
   device_number device_;
@@ -112,7 +114,8 @@ class stream_returns {
   block_receiver receiver_;
   event_stock events_;
   mutable tidemark::detail::fork_safe<> mutex_;  // protects the members below
-  std::pmr::vector<deferred_block> deferred_;
+  deferred_blocks captured_;                     // in a graph
+  deferred_blocks waiting_;                      // used by work of the legacy stream
 };
 
 }  // namespace tidemark::gpu::detail
