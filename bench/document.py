@@ -30,8 +30,8 @@ and writes this page; this run took {minutes:g} minutes.
 A value is the median of {repetitions} runs of {seconds:g} s (6 if a run takes seconds), ours and the peer in one process
 ([decision 24](decisions/0024-measurement-of-speed.md)). A ratio is the peer's value divided by ours in one run: above 1, ours is
 better. A target is a ratio (`2 x`), a limit (`<= 3`) or a limit of what ours adds to the peer (`+4`); times are in nanoseconds.
-A target is *met* if the whole 95 % interval of the median meets it, *not met* if no part does, and *undecided* otherwise. A bar to
-the right of 1 meets its target.
+A target is *met* if the whole 95 % interval of the median meets it (green bars), *not met* if no part does (red), and *undecided*
+otherwise. The quotient of the medians *ours* and *peer* may differ from the median ratio.
 
 | | |
 |---|---|
