@@ -174,7 +174,6 @@ void device_heap::free_slab(heap_slab& slab) noexcept {
 
 // @return `not_listed`, with nothing done, if no such block is live
 free_result device_heap::deallocate_large(void* block, std::size_t bytes) noexcept {
-  if (bytes > tidemark::detail::max_block_bytes) return free_result::not_listed;
   const auto address = reinterpret_cast<std::uintptr_t>(block);
   heap_range* const range = ranges_.live_from(address, large_size(bytes));
   if (range == nullptr || range->slab != nullptr || range->is_retired) return free_result::not_listed;

@@ -238,9 +238,9 @@ class device_heap {
   }
   [[nodiscard]] void* allocate_ready(std::size_t bytes) noexcept;
   [[nodiscard]] tidemark::detail::free_result deallocate_large(void* block, std::size_t bytes) noexcept;
-  // Returns the size of a block beyond the classes.
+  // Returns the size of a block beyond the classes; 0 if it wraps.
   [[nodiscard]] static std::size_t large_size(std::size_t bytes) noexcept {
-    return (std::max)(tidemark::detail::align_up(bytes, heap_ranges::granule_bytes), heap_region::page_bytes);
+    return tidemark::detail::align_up((std::max)(bytes, heap_region::page_bytes), heap_ranges::granule_bytes);
   }
   [[nodiscard]] std::size_t idle_bytes() const noexcept {
     return ranges_.returnable_bytes() + unmapped_handles_.size() * unit_bytes_;
