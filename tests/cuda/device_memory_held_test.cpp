@@ -318,7 +318,7 @@ TEST(device_memory_held, equals_the_peak_live_bytes_of_repeated_planned_steps) {
     for (std::size_t step = 1; step <= 4; ++step) {
       SCOPED_TRACE((is_gpt ? "transformer, step " : "perceptron, step ") + std::to_string(step));
       played_program program{is_gpt ? "gpt" : "mlp", is_gpt ? 170u : 7200u, true};
-      EXPECT_LE(play_planned(program, [&] { return step; }), 1.003);
+      EXPECT_LE(play_planned(program, [&] { return step; }), is_gpt ? 1.0023 : 1.003);
       EXPECT_LE(program.peak_held(), 1.009);
       EXPECT_EQ(program.planned->stats().planned_steps, 59u);
     }
@@ -326,14 +326,16 @@ TEST(device_memory_held, equals_the_peak_live_bytes_of_repeated_planned_steps) {
 }
 
 TEST(device_memory_held, planned_steps_stay_near_the_peak_live_bytes_if_lengths_change) {
-  for (std::uint32_t seed = 5; seed < 10; ++seed) {
-    SCOPED_TRACE(seed);
-    played_program program{"gpt", 170, true};
-    std::mt19937 random{seed};
-    const auto any_step = [&] { return 1 + random() % (program.steps.size() - 1); };
-    EXPECT_LE(play_planned(program, any_step), 1.006);
-    EXPECT_LE(program.peak_held(), 1.0095);
-    EXPECT_EQ(program.planned->stats().unplanned_steps, 4u) << "each kind was recorded once";
+  for (auto const& [scale, most] : {std::pair{130u, 1.0062}, {170u, 1.005}}) {
+    for (std::uint32_t seed = 5; seed < 17; ++seed) {
+      SCOPED_TRACE(::testing::Message() << "scale " << scale << ", seed " << seed);
+      played_program program{"gpt", scale, true};
+      std::mt19937 random{seed};
+      const auto any_step = [&] { return 1 + random() % (program.steps.size() - 1); };
+      EXPECT_LE(play_planned(program, any_step), most);
+      EXPECT_LE(program.peak_held(), 1.0095);
+      EXPECT_EQ(program.planned->stats().unplanned_steps, 4u) << "each kind was recorded once";
+    }
   }
 }
 

@@ -674,7 +674,7 @@ void planned_core::install_plan(kind_of_step& kind, step_plan made) {
   last_kind_ = nullptr;
   if (is_borrowed_) {
     recorder_->clear();  // its requests are those of the previous plan
-    trims_due_ = 1;
+    trims_due_ = 2;      // blocks that outlive a step die in the next
   }
   kind.plan = std::move(plan);
   kinds_->lay_out();

@@ -58,7 +58,8 @@ bool device_heap::gather(placement const& to, std::size_t live_bytes, char const
   if (may_unmap) {
     marks_.query();
     move_idle();
-    if (lacks() != 0 && ranges_.returnable_bytes() >= lacks() * unit_bytes_) wait_and_move();
+    // Idle memory that serves less of the block is not worth a wait.
+    if (lacks() != 0 && ranges_.returnable_bytes() >= lacks() * unit_bytes_ / 8 * 7) wait_and_move();
   }
   create(lacks(), refusal);
   if (lacks() != 0 && may_unmap) {

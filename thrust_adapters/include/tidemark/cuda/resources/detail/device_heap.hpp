@@ -303,6 +303,8 @@ class device_heap {
   void lose_unit(status because) noexcept;
   [[nodiscard]] std::size_t slack(std::size_t peak_bytes) const noexcept;
   [[nodiscard]] bool is_lean() const noexcept { return counts().allocations < lean_until_; }
+  // Returns true if the heap was empty at its last trim, as a planned arena makes it.
+  [[nodiscard]] bool begins_plans() const noexcept { return was_empty_ && is_lean(); }
   [[nodiscard]] bool fits(std::size_t bytes, std::size_t units) const noexcept;
   [[nodiscard]] bool is_capturing() const noexcept;
   [[nodiscard]] bool may_map() const noexcept;
