@@ -47,11 +47,12 @@ inline heap_range& device_heap::cut(heap_range& from, std::uintptr_t begin, std:
 // unit: they live long, and memory that is freed beside them then has whole units too.
 inline heap_range& device_heap::cut_ready(heap_range& ready, std::size_t bytes, std::size_t align) noexcept {
   const bool at_end = bytes < unit_bytes_ && !keeps_addresses_;
-  const bool at_unit = (bytes & (unit_bytes_ - 1)) == 0 && begins_plans();
   std::uintptr_t begin =
       at_end ? tidemark::detail::align_down(ready.end() - bytes, align) : align_up(ready.begin, align);
-  const std::uintptr_t unit = at_unit ? align_up(begin, std::max(align, unit_bytes_)) : begin;
-  if (unit + bytes <= ready.end()) begin = unit;
+  if (begins_plans() && (bytes & (unit_bytes_ - 1)) == 0) [[unlikely]] {
+    const std::uintptr_t unit = align_up(begin, std::max(align, unit_bytes_));
+    if (unit + bytes <= ready.end()) begin = unit;
+  }
   return cut(ready, begin, bytes);
 }
 
