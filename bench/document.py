@@ -176,7 +176,7 @@ def write(report, folder):
         old.unlink()
     (charts / "results.json").write_text(json.dumps(report, indent=1) + "\n")
     topics, versions = json.loads((here / "main_rows.json").read_text()), dict(report["versions"])
-    tidemark = versions.pop("tidemark")
+    tidemark = ", ".join(versions.pop(name) for name in ("tidemark", "compiler") if name in versions)
     named = [f"{peer} {version}" for peer, version in versions.items()]
     dated = [f"{name} ({YEARS[name]})" if name in YEARS else name for name in named]
     text = HEAD.format(**report["machine"] | {"load": ", ".join(f"{load:.2f}" for load in report["machine"]["load"] or [])},
