@@ -22,7 +22,8 @@ constexpr std::size_t slack_share = 54, moves_per_peak = 16'000;
 // slack is 0, because the program then needs little memory. The first `moves_per_peak` moves beyond the
 // budget make neither larger: programs with plans need them for the first step of each kind.
 constexpr std::size_t slack_share_of_plans = 140;
-// Fewer units are created or moved without a question whether the device has the rest, which takes a call.
+// From this number of missing units on, the heap asks the driver whether the device has them before it moves
+// any.
 constexpr std::size_t units_to_ask_for = 32;
 // The next blocks may need memory too. Marks behind the next frees show which memory may move.
 constexpr int marks_after_need = 8;
