@@ -246,6 +246,7 @@ TEST(device_memory_held, large_tensors_of_random_lengths_hold_no_more_on_average
     test::simulated_pytorch expandable{true};
     const double held = large_tensors{seed}.run(own, 1200), its = large_tensors{seed}.run(expandable, 1200);
     EXPECT_LE(held, its + 0.02);
+    EXPECT_LE(60.0 * static_cast<double>(own.pool.moved_units()), 0.01 * 1200 * step_us);
     const double work = step_us / 30 * static_cast<double>(own.pool.stats().allocations);
     EXPECT_LE(own.device.device_us() - work, 0.011 * work);
     more += held - its;

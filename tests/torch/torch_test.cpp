@@ -236,8 +236,8 @@ TEST_F(torch_settings, come_from_the_environment) {
   ::setenv("TIDEMARK_TORCH_RESOURCE", "planned", 1);
   ::setenv("TIDEMARK_TORCH_MAX_CACHED_BYTES", "0", 1);
   torch.raw_delete(torch.malloc(1 * MiB, main));
-  void* const segment = torch.segment_alloc_fn(2 * MiB, 0, main);
-  torch.segment_free_fn(segment, 2 * MiB, 0, main);
+  torch.segment_free_fn(torch.segment_alloc_fn(2 * MiB, 0, main), 2 * MiB, 0, main);
+  EXPECT_EQ(device.count("cuMemFree"), 1u) << "no segment is cached";
   ::unsetenv("TIDEMARK_TORCH_RESOURCE");
   ::unsetenv("TIDEMARK_TORCH_MAX_CACHED_BYTES");
   EXPECT_EQ(std::string{torch.stats(0)}.find("{\"resource\": \"planned\""), 0u);

@@ -644,8 +644,8 @@ step_plan planned_core::plan_beside(learned_step const& learned, kind_of_step co
                            .max_slots = options_.max_slots});
 }
 
-// Makes a new plan. @param begin live blocks from before this moment are obstacles @throws std::bad_alloc, and the
-// exceptions of `make_plan`; the plan has not changed then.
+// Makes a new plan. @param begin live blocks from before this moment are obstacles @throws std::bad_alloc, and
+// the exceptions of `make_plan`; the plan has not changed then.
 void planned_core::plan_anew(kind_of_step& kind, learned_step learned, request_time begin) {
   step_plan made = plan_beside(learned, kind, begin);
   if constexpr (check_level >= 2) made.require_valid();
