@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory_resource>
 #include <new>
 #include <random>
 #include <stdexcept>
@@ -46,6 +47,21 @@ TEST(device_classes, request_gets_the_smallest_sufficient_class) {
     EXPECT_EQ(classes::index_of(classes::bytes(i)), i) << classes::bytes(i);
     last = classes::bytes(i);
   }
+}
+
+TEST(device_slabs, free_only_blocks_that_were_allocated) {
+  gpu::detail::heap_slabs slabs{std::pmr::new_delete_resource()};
+  gpu::detail::heap_range range;
+  range.begin = 1 * MiB;
+  range.bytes = 64 * KiB;
+  gpu::detail::heap_slab& slab = *slabs.make(classes::index_of(10 * KiB), range.bytes);
+  slabs.open(slab, range);
+  EXPECT_EQ(slabs.try_allocate(slab.index), reinterpret_cast<void*>(range.begin));
+  EXPECT_FALSE(slabs.try_deallocate(slab, 256));
+  EXPECT_FALSE(slabs.try_deallocate(slab, 10 * KiB));
+  EXPECT_FALSE(slabs.try_deallocate(slab, 60 * KiB)) << "behind the last block";
+  EXPECT_TRUE(slabs.try_deallocate(slab, 0));
+  (void)slabs.close(slab);
 }
 
 // ---- mapped memory ----------------------------------------------------------------------------------------
