@@ -165,10 +165,11 @@ bool device_heap::finish_deallocation(void* block, std::size_t bytes, std::size_
   if (result == free_result::listed) return true;
   const bool trims = pending_.consume(default_alignment);
   if (is_small(bytes, align)) {
-    heap_range* const range = ranges_.live_at(reinterpret_cast<std::uintptr_t>(block));
+    const auto address = reinterpret_cast<std::uintptr_t>(block);
+    heap_region const* const region = ranges_.region_of(address);
     if (result == free_result::not_listed)  // an alignment, a posted trim, or another region
       result = deallocate_in_slab(block, bytes, class_bytes(bytes, align));
-    if (result == free_result::over_watermark) free_slab(*range->slab);
+    if (result == free_result::over_watermark) free_slab(slab_at(*region, address));
   } else if (result == free_result::not_listed) {
     result = deallocate_large(block, bytes);
   }

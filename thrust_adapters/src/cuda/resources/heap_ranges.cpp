@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <tidemark/core/detail/align.hpp>
+#include <tidemark/cuda/resources/detail/heap_slabs.hpp>
 
 namespace tidemark::gpu::detail {
 
@@ -63,7 +64,7 @@ byte_range heap_ranges::remove(heap_range& whole) noexcept {
   push_free_record(whole);
   heap_region* const gone = whole.region;
   const byte_range addresses = gone->addresses;
-  if (latest_ == gone) latest_ = nullptr;
+  if (latest_ == gone) latest_ = &no_region_;
   std::erase(sorted_, gone);
   regions_.remove_if([=](heap_region const& each) { return &each == gone; });
   return addresses;
@@ -118,9 +119,8 @@ heap_range& heap_ranges::cut(heap_range& from, std::uintptr_t begin, std::size_t
   taken->is_free = false;
   taken->missing_units = 0;
   taken->slab = nullptr;
-  heap_region& region = *taken->region;
-  (bytes >= heap_region::large_bytes ? region.large_from(begin) : region.pages[region.page_of(begin)]) =
-      taken;
+  heap_range*& first = taken->region->first_live(begin);
+  if (first == nullptr || first->begin > begin) first = taken;
   return *taken;
 }
 
@@ -128,10 +128,10 @@ heap_range& heap_ranges::free_and_merge(heap_range& live) noexcept {
   heap_range *const before = live.before, *after = live.after, *merged = &live;
   const bool joins_before = before != nullptr && before->is_free,
              joins_after = after != nullptr && after->is_free;
-  const bool is_large = live.bytes >= heap_region::large_bytes;
-  if (is_large) live.region->large_from(live.begin) = nullptr;
-  if (!is_large || live.slab != nullptr) [[unlikely]]
-    remove_pages(live);
+  if (live.slab != nullptr) [[unlikely]]
+    enter(live, no_slab);
+  heap_range*& first = live.region->first_live(live.begin);
+  if (first == &live) first = live.bytes < heap_region::step_bytes ? next_of_step(live) : nullptr;
   if (joins_after) {
     unlist(*after);
     live.bytes += after->bytes;
@@ -166,33 +166,21 @@ void heap_ranges::free_all() noexcept {
 
 // ---- pages ------------------------------------------------------------------------------------------------
 
-// Another live range may begin in the last page.
-void heap_ranges::set_slab(heap_range& live, heap_slab& slab) noexcept {
+// Enters a slab in the pages whose first byte the range covers.
+void heap_ranges::enter(heap_range& live, heap_slab& slab) noexcept {
   heap_region& region = *live.region;
-  live.slab = &slab;
-  region.pages[region.page_of(live.begin)] = &live;
-  for (std::size_t page = region.page_of(live.begin) + 1; page <= region.page_of(live.end() - 1); ++page) {
-    if (region.pages[page] == nullptr) region.pages[page] = &live;
-  }
+  const std::size_t last = region.page_of(live.end() - 1);
+  for (std::size_t page = region.page_of(live.begin + heap_region::page_bytes - 1); page <= last; ++page)
+    region.slabs[page] = &slab;
 }
 
-// The page of the range's start may be the last page of an earlier slab, which begins in an earlier page.
-void heap_ranges::remove_pages(heap_range& range) noexcept {
-  heap_region& region = *range.region;
-  const std::size_t first = region.page_of(range.begin);
-  if (range.slab != nullptr) {
-    const std::size_t last = region.page_of(range.end() - 1);
-    for (std::size_t page = first + 1; page <= last; ++page) {
-      if (region.pages[page] == &range) region.pages[page] = nullptr;
-    }
-    range.slab = nullptr;
-  }
-  heap_range* before = range.before;
-  if (before != nullptr && before->is_free)
-    before = before->bytes < heap_region::page_bytes ? before->before : nullptr;
-  const bool is_page_of_slab =
-      before != nullptr && before->slab != nullptr && region.page_of(before->end() - 1) == first;
-  region.pages[first] = is_page_of_slab ? before : nullptr;
+// Returns the next live range that begins in the same step. Relies on the rule that no two free ranges touch.
+heap_range* heap_ranges::next_of_step(heap_range const& live) noexcept {
+  heap_range* next = live.after;
+  if (next != nullptr && next->is_free) next = next->after;
+  return next != nullptr && &live.region->first_live(next->begin) == &live.region->first_live(live.begin)
+             ? next
+             : nullptr;
 }
 
 void heap_ranges::find_region(std::uintptr_t address) const noexcept {
@@ -252,9 +240,9 @@ char const* heap_ranges::broken_invariant() const noexcept {
           returnable += returnable_bytes(*range);
         }
       } else if (live_from(range->begin, range->bytes) != range ||
-                 (range->slab != nullptr &&
-                  (live_at(range->begin) != range || live_at(range->end() - 1) != range))) {
-        return "pages name the live range behind an address";
+                 (range->slab != nullptr && (&slab_at(region, range->begin) != range->slab ||
+                                             &slab_at(region, range->end() - 1) != range->slab))) {
+        return "tables name the live range behind an address";
       }
       before = range;
       next = range->end();

@@ -12,15 +12,19 @@ std::size_t record_bytes(std::size_t blocks) noexcept {
 
 }  // namespace
 
+constinit heap_slab no_slab{{}, nullptr, ~std::uintptr_t{}};
+
 heap_slab* heap_slabs::make(std::size_t index, std::size_t slab_bytes) {
   const std::size_t blocks = slab_bytes / device_classes::bytes(index);
   void* const record = bookkeeping_->allocate(record_bytes(blocks), alignof(heap_slab));
   const auto size = [](std::size_t n) { return static_cast<std::uint32_t>(n); };
-  return ::new (record) heap_slab{.index = size(index),
-                                  .block_bytes = size(device_classes::bytes(index)),
-                                  .least_bytes = size(index == 0 ? 0 : device_classes::bytes(index - 1) + 1),
-                                  .reciprocal = heap_slab::reciprocal_of(device_classes::bytes(index)),
-                                  .blocks = size(blocks)};
+  auto* const slab = ::new (record) heap_slab;
+  slab->index = static_cast<std::uint16_t>(index);
+  slab->block_bytes = size(device_classes::bytes(index));
+  slab->least_bytes = size(index == 0 ? 0 : device_classes::bytes(index - 1) + 1);
+  slab->reciprocal = heap_slab::reciprocal_of(device_classes::bytes(index));
+  slab->blocks = slab->free = slab->unused = static_cast<std::uint16_t>(blocks);
+  return slab;
 }
 
 void heap_slabs::destroy(heap_slab& slab) noexcept {
@@ -29,23 +33,25 @@ void heap_slabs::destroy(heap_slab& slab) noexcept {
 
 heap_range& heap_slabs::close(heap_slab& slab) noexcept {
   heap_range& range = *slab.range;
-  classes_[slab.index].bytes -= std::size_t{slab.blocks} * slab.block_bytes;
+  bytes_[slab.index] -= std::size_t{slab.blocks} * slab.block_bytes;
   unlink(slab);
   destroy(slab);
   return range;
 }
 
 heap_slab* heap_slabs::find_empty() const noexcept {
-  for (size_class const& each : classes_) {
-    for (heap_slab* slab = each.open; slab != nullptr; slab = slab->next) {
-      if (slab->used == 0) return slab;
+  for (slab_link const& open : open_) {
+    for (slab_link* at = open.next; at != &open; at = at->next) {
+      auto* const slab = static_cast<heap_slab*>(at);
+      if (slab->free == slab->blocks) return slab;
     }
   }
   return nullptr;
 }
 
 void heap_slabs::forget() noexcept {
-  classes_ = {};
+  for (slab_link& open : open_) open.previous = open.next = &open;
+  bytes_ = {};
   used_bytes_ = 0;
   deallocations_ = allocations_;
 }
@@ -53,13 +59,13 @@ void heap_slabs::forget() noexcept {
 char const* heap_slabs::broken_invariant() const noexcept {
   std::size_t used = 0;
   for (std::size_t i = 0; i < device_class_count; ++i) {
-    used += classes_[i].bytes;
-    for (heap_slab* slab = classes_[i].open; slab != nullptr; slab = slab->next) {
-      if (slab->index != i || slab->used == slab->blocks || slab->range->slab != slab)
+    used += bytes_[i];
+    for (slab_link const* at = open_[i].next; at != &open_[i]; at = at->next) {
+      auto const* const slab = static_cast<heap_slab const*>(at);
+      if (slab->index != i || slab->free == 0 || slab->range->slab != slab)
         return "open slabs of a class have a free block of it";
-      if (slab->fresh > slab->blocks || slab->used + slab->stacked != slab->fresh)
-        return "used + free blocks in the stack + blocks never used == blocks";
-      used -= std::size_t{slab->blocks - slab->used} * slab->block_bytes;
+      if (slab->unused > slab->free || slab->free > slab->blocks) return "unused <= free <= blocks";
+      used -= std::size_t{slab->free} * slab->block_bytes;
     }
   }
   return used == used_bytes_ ? nullptr : "used_bytes == blocks of all slabs - free blocks of open slabs";

@@ -228,13 +228,11 @@ class device_heap {
                                                                  std::size_t needed_bytes) noexcept {
     using tidemark::detail::free_result;
     const auto address = reinterpret_cast<std::uintptr_t>(block);
-    heap_range const* const range = ranges_.live_in_latest_region(address);
-    heap_slab* const slab = range != nullptr ? range->slab : nullptr;
-    if (slab == nullptr || !slab->is_class_of(needed_bytes) ||
-        !slabs_.try_deallocate(*slab, address - range->begin)) [[unlikely]]
+    heap_slab& slab = slab_at(ranges_.latest_region(), address);
+    if (!slab.is_class_of(needed_bytes) || !slabs_.try_deallocate(slab, address - slab.begin)) [[unlikely]]
       return free_result::not_listed;
     requested_bytes_ -= bytes;
-    return slabs_.is_surplus(*slab) ? free_result::over_watermark : free_result::listed;
+    return slabs_.is_surplus(slab) ? free_result::over_watermark : free_result::listed;
   }
   [[nodiscard]] void* allocate_ready(std::size_t bytes) noexcept;
   [[nodiscard]] tidemark::detail::free_result deallocate_large(void* block, std::size_t bytes) noexcept;

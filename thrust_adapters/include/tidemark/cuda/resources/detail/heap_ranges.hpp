@@ -25,6 +25,9 @@ struct heap_range;
 struct heap_region;
 struct heap_slab;
 
+/// A slab behind every address, without blocks. Never changes.
+extern heap_slab no_slab;
+
 /// A live or free part of a region, in one cache line.
 struct alignas(64) heap_range {
   heap_region* region = nullptr;
@@ -48,23 +51,24 @@ static_assert(sizeof(heap_range) == 64);
 
 /// One reservation of addresses, or a chunk of an upstream.
 struct heap_region {
-  static constexpr std::size_t page_bytes = 64 * KiB, large_bytes = 1 * MiB;
+  static constexpr std::size_t page_bytes = 64 * KiB, step_bytes = 1 * MiB;
 
   byte_range addresses;
   bool is_chunk = false;        // a chunk is fully backed by memory and returned as a whole
   heap_range* first = nullptr;  // first of the ranges that cover `addresses`
   heap_range* last = nullptr;
-  // By page: the slab or smaller live range that begins in it, else the slab that covers its first byte.
-  std::pmr::vector<heap_range*> pages;
-  std::pmr::vector<heap_range*> large;  // live ranges of at least `large_bytes`, by offset / large_bytes
+  std::size_t paged_bytes = 0;  // bytes with entries in `slabs`
+  // By page, and for the page after them: the slab that covers its first byte, or `no_slab`.
+  std::pmr::vector<heap_slab*> slabs;
+  std::pmr::vector<heap_range*> live;  // by offset / step_bytes: the first live range that begins there
   std::pmr::vector<unsigned long long> units;  // handles of physical memory; 0: no memory
   std::pmr::vector<std::uint32_t> freed_at;    // by unit: stream mark before which it is in use
 
   heap_region(byte_range range, bool chunk, std::pmr::memory_resource* bookkeeping)
       : addresses{range},
         is_chunk{chunk},
-        pages{bookkeeping},
-        large{bookkeeping},
+        slabs{bookkeeping},
+        live{bookkeeping},
         units{bookkeeping},
         freed_at{bookkeeping} {
     if (chunk) reserve_pages(range.end());
@@ -72,16 +76,17 @@ struct heap_region {
   [[nodiscard]] std::size_t page_of(std::uintptr_t address) const noexcept {
     return (address - addresses.begin) / page_bytes;
   }
-  [[nodiscard]] heap_range*& large_from(std::uintptr_t begin) noexcept {
-    return large[(begin - addresses.begin) / large_bytes];
+  [[nodiscard]] heap_range*& first_live(std::uintptr_t begin) noexcept {
+    return live[(begin - addresses.begin) / step_bytes];
   }
-  /// Reserves entries of `pages` and `large` up to an address, before its units get memory. @throws the
+  /// Reserves entries of `slabs` and `live` up to an address, before its units get memory. @throws the
   /// exceptions of the bookkeeping resource.
   void reserve_pages(std::uintptr_t end) {
     const std::size_t count = page_of(end - 1) + 1;
-    if (count <= pages.size()) return;
-    large.resize((count * page_bytes - 1) / large_bytes + 1, nullptr);
-    pages.resize(count, nullptr);
+    if (count * page_bytes <= paged_bytes) return;
+    live.resize((count * page_bytes - 1) / step_bytes + 1, nullptr);
+    slabs.resize(count + 1, &no_slab);
+    paged_bytes = count * page_bytes;
   }
 };
 
@@ -151,7 +156,8 @@ class heap_ranges {
         ready_{bookkeeping},
         lacking_{bookkeeping},
         regions_{bookkeeping},
-        sorted_{bookkeeping} {}
+        sorted_{bookkeeping},
+        no_region_{{}, false, bookkeeping} {}
   heap_ranges(heap_ranges const&) = delete;
   heap_ranges& operator=(heap_ranges const&) = delete;
   ~heap_ranges() = default;
@@ -227,35 +233,30 @@ class heap_ranges {
   }
   /// Records a change of the memory of a free range.
   void set_missing(heap_range& range, std::size_t units) noexcept;
-  /// Enters a slab in all pages that it covers.
-  void set_slab(heap_range& live, heap_slab& slab) noexcept;
+  /// Enters a slab in the pages whose first byte it covers.
+  void set_slab(heap_range& live, heap_slab& slab) noexcept {
+    live.slab = &slab;
+    enter(live, slab);
+  }
   /// Returns the live range with this begin and size; null if there is no such range. O(1) for a heap of one
   /// region, else O(log(regions)).
   [[nodiscard]] heap_range* live_from(std::uintptr_t address, std::size_t bytes) const noexcept {
-    if (latest_ == nullptr || !latest_->addresses.contains(address)) find_region(address);
-    if (latest_ == nullptr || !latest_->addresses.contains(address)) return nullptr;
-    const bool is_large = bytes >= heap_region::large_bytes;
-    auto const& entries = is_large ? latest_->large : latest_->pages;
-    const std::size_t offset = address - latest_->addresses.begin,
-                      at = offset / (is_large ? heap_region::large_bytes : heap_region::page_bytes);
-    heap_range* const found = at < entries.size() ? entries[at] : nullptr;
-    return found != nullptr && found->begin == address && found->bytes == bytes ? found : nullptr;
+    heap_region const* const region = region_of(address);
+    if (region == nullptr) return nullptr;
+    const std::size_t at = (address - region->addresses.begin) / heap_region::step_bytes;
+    heap_range* found = at < region->live.size() ? region->live[at] : nullptr;
+    while (found != nullptr && found->begin < address) found = found->after;
+    return found != nullptr && found->begin == address && found->bytes == bytes && !found->is_free ? found
+                                                                                                   : nullptr;
   }
-  /// Returns the live range in `pages` that contains an address; null if there is no such range. O(1) for a
-  /// heap of one region, else O(log(regions)).
-  [[nodiscard]] heap_range* live_at(std::uintptr_t address) const noexcept {
-    if (latest_ == nullptr || !latest_->addresses.contains(address)) find_region(address);
-    return live_in_latest_region(address);
+  /// Returns the region of an address; null if there is none. O(1) for a heap of one region, else
+  /// O(log(regions)).
+  [[nodiscard]] heap_region* region_of(std::uintptr_t address) const noexcept {
+    if (!latest_->addresses.contains(address)) find_region(address);
+    return latest_->addresses.contains(address) ? latest_ : nullptr;
   }
-  /// The same in the region of the last `live_at`.
-  [[nodiscard]] heap_range* live_in_latest_region(std::uintptr_t address) const noexcept {
-    if (latest_ == nullptr || !latest_->addresses.contains(address)) return nullptr;
-    const std::size_t page = latest_->page_of(address);
-    if (page >= latest_->pages.size()) return nullptr;
-    heap_range* found = latest_->pages[page];
-    if (found != nullptr && found->begin > address) found = live_before(*found);
-    return found != nullptr && address - found->begin < found->bytes ? found : nullptr;
-  }
+  /// Returns the region of the last address, or an empty region.
+  [[nodiscard]] heap_region const& latest_region() const noexcept { return *latest_; }
 
   [[nodiscard]] std::pmr::list<heap_region>& regions() noexcept { return regions_; }
   [[nodiscard]] std::pmr::list<heap_region> const& regions() const noexcept { return regions_; }
@@ -293,11 +294,6 @@ class heap_ranges {
 
   TIDEMARK_COLD void add_records();
   void find_region(std::uintptr_t address) const noexcept;
-  // Relies on the rule that no two free ranges touch.
-  [[nodiscard]] static heap_range* live_before(heap_range const& range) noexcept {
-    heap_range* const before = range.before;
-    return before != nullptr && before->is_free ? before->before : before;
-  }
   [[nodiscard]] heap_range& pop_free_record() noexcept {
     --free_record_count_;
     return *std::exchange(free_records_, free_records_->next_free);
@@ -311,7 +307,8 @@ class heap_ranges {
   [[nodiscard]] TIDEMARK_COLD heap_range* best_aligned_fit(heap_range& first, std::size_t bytes,
                                                            std::size_t align) const noexcept;
   [[nodiscard]] heap_range& split(heap_range& range, std::size_t bytes) noexcept;
-  TIDEMARK_COLD void remove_pages(heap_range& range) noexcept;
+  TIDEMARK_COLD static void enter(heap_range& live, heap_slab& slab) noexcept;
+  [[nodiscard]] static heap_range* next_of_step(heap_range const& live) noexcept;
 
   std::size_t unit_bytes_ = 2 * MiB;
   unsigned unit_digits_ = 21;  // a unit has this power of two of bytes
@@ -320,8 +317,9 @@ class heap_ranges {
   std::size_t free_record_count_ = 0;
   free_lists ready_, lacking_;  // free ranges with memory, and without part of it
   std::pmr::list<heap_region> regions_;
-  std::pmr::vector<heap_region*> sorted_;  // by address
-  mutable heap_region* latest_ = nullptr;  // region of the last address
+  std::pmr::vector<heap_region*> sorted_;      // by address
+  heap_region no_region_;                      // empty
+  mutable heap_region* latest_ = &no_region_;  // region of the last address
   std::size_t returnable_bytes_ = 0;
 };
 

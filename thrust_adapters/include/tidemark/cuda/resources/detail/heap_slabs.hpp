@@ -53,24 +53,28 @@ static_assert(device_classes::bytes(7) == 2 * KiB && device_classes::bytes(8) ==
               device_classes::bytes(11) == 4 * KiB && device_classes::bytes(12) == 5 * KiB);
 static_assert(device_classes::bytes(device_class_count - 1) == device_classes::max_bytes);
 
+/// The head or a member of a circular list.
+struct slab_link {
+  slab_link* previous = this;
+  slab_link* next = this;
+};
+
 /// A live range that is cut into blocks of one class; its free blocks are reused in LIFO order.
 ///
-/// Invariant: `used + free blocks in the stack + blocks never used == blocks`.
-struct heap_slab {
+/// Invariant: `unused <= free <= blocks`; `free - unused` free blocks are in the stack.
+struct heap_slab : slab_link {  // in the list of the class's open slabs
   heap_range* range = nullptr;
   std::uintptr_t begin = 0;       // of the range
-  heap_slab* previous = nullptr;  // in the list of the class's open slabs
-  heap_slab* next = nullptr;
-  std::uint32_t index;        // class
-  std::uint32_t block_bytes;  // size of the class
-  std::uint32_t least_bytes;  // of a request in this class
-  std::uint32_t reciprocal;   // see `is_block_at`
-  std::uint32_t blocks;
-  std::uint32_t used = 0;     // live blocks
-  std::uint32_t fresh = 0;    // blocks used at least once; they come first
-  std::uint32_t stacked = 0;  // free blocks in the stack
+  std::uint32_t block_bytes = 0;  // size of the class
+  std::uint32_t least_bytes = 0;  // of a request in this class
+  std::uint32_t reciprocal = 0;   // see `is_block_at`
+  std::uint16_t index = 0;        // class
+  std::uint16_t blocks = 0;
+  std::uint16_t free = 0;    // blocks that are not live
+  std::uint16_t unused = 0;  // blocks that have never been live; they come last
 
-  // Followed by the stack: offsets of free blocks, in units of `device_classes::granule_bytes`.
+  // Followed by the stack: offsets of free blocks, in units of `device_classes::granule_bytes`. The first
+  // `unused` entries have no value.
   [[nodiscard]] std::uint16_t* stack() noexcept { return reinterpret_cast<std::uint16_t*>(this + 1); }
 
   /// Returns true if the class is the smallest for a request of this size.
@@ -88,15 +92,29 @@ struct heap_slab {
   [[nodiscard]] bool is_block_at(std::size_t offset) const noexcept {
     const std::size_t granules = offset / device_classes::granule_bytes;
     const std::size_t number = granules * reciprocal >> reciprocal_digits;
-    return number < fresh && number * block_bytes == offset;
+    return number + unused < blocks && number * block_bytes == offset;
   }
 };
+
+/// Returns the slab that contains an address of the region; if there is none, any slab. O(1).
+///
+/// A slab has at least a page, so it covers the first byte of the address's page or of the next one.
+[[nodiscard]] inline heap_slab& slab_at(heap_region const& region, std::uintptr_t address) noexcept {
+  const std::size_t offset = address - region.addresses.begin;
+  if (offset >= region.paged_bytes) [[unlikely]]
+    return no_slab;
+  heap_slab* const* const slabs = region.slabs.data() + offset / heap_region::page_bytes;
+  return *slabs[std::size_t{slabs[1]->begin <= address}];  // without a branch
+}
 
 /// Slabs of each class.
 ///
 /// A class takes its blocks from the slab that most recently got a block back. A slab has a quarter of the
 /// bytes of its class's live blocks, which keeps unused parts small: at least 64 KiB or one block, at most 2
 /// MiB.
+///
+/// Some branches are replaced by data, because they would be hard to predict: a slab is often full in turn
+/// with one free block.
 ///
 /// Invariants: the open slabs of a class are the slabs with a free block; `used_bytes()` is the sum over live
 /// blocks. Complexity: O(1). Thread-safety: one thread at a time.
@@ -111,13 +129,14 @@ class heap_slabs {
 
   /// Allocates a block; returns null if no slab of the class has a free block.
   [[nodiscard]] void* try_allocate(std::size_t index) noexcept {
-    heap_slab* const slab = classes_[index].open;
-    if (slab == nullptr) [[unlikely]]
+    slab_link& open = open_[index];
+    if (open.next == &open) [[unlikely]]
       return nullptr;
-    const std::size_t offset = slab->stacked != 0
-                                   ? slab->stack()[--slab->stacked] * device_classes::granule_bytes
-                                   : std::size_t{slab->fresh++} * slab->block_bytes;
-    if (++slab->used == slab->blocks) unlink(*slab);
+    auto* const slab = static_cast<heap_slab*>(open.next);
+    const std::size_t offset = --slab->free >= slab->unused
+                                   ? slab->stack()[slab->free] * device_classes::granule_bytes
+                                   : (std::size_t{slab->blocks} - slab->unused--) * slab->block_bytes;
+    unlink(slab->free == 0 ? *slab : nothing_);
     used_bytes_ += slab->block_bytes;
     ++allocations_;
     return reinterpret_cast<void*>(slab->begin + offset);
@@ -125,26 +144,30 @@ class heap_slabs {
   /// Returns a block to its slab. @return false, with nothing changed, if all blocks of the slab are free or
   /// no block that has been used begins at this offset.
   [[nodiscard]] bool try_deallocate(heap_slab& slab, std::size_t offset) noexcept {
-    if (slab.used == 0 || !slab.is_block_at(offset)) [[unlikely]]
+    const std::size_t free = slab.free;
+    if (free == slab.blocks || !slab.is_block_at(offset)) [[unlikely]]
       return false;
-    slab.stack()[slab.stacked++] = static_cast<std::uint16_t>(offset / device_classes::granule_bytes);
-    if (slab.used-- == slab.blocks) link(slab);
+    slab.stack()[free] = static_cast<std::uint16_t>(offset / device_classes::granule_bytes);
+    slab.free = static_cast<std::uint16_t>(free + 1);
+    link(free == 0 ? open_[slab.index] : nothing_, free == 0 ? slab : nothing_);
     used_bytes_ -= slab.block_bytes;
     ++deallocations_;
     return true;
   }
   /// Returns true if the slab is empty and another slab of its class has a free block.
   [[nodiscard]] bool is_surplus(heap_slab const& slab) const noexcept {
-    return slab.used == 0 && (classes_[slab.index].open != &slab || slab.next != nullptr);
+    if (slab.free != slab.blocks) [[likely]]
+      return false;
+    return slab.previous != slab.next;
   }
 
   [[nodiscard]] bool has_free_block(std::size_t index) const noexcept {
-    return classes_[index].open != nullptr;
+    return open_[index].next != &open_[index];
   }
   /// Returns the bytes of the class's next slab. @pre All blocks of the class are live.
   [[nodiscard]] std::size_t next_slab_bytes(std::size_t index) const noexcept {
     const std::size_t block_bytes = device_classes::bytes(index);
-    const std::size_t wanted = std::clamp(classes_[index].bytes / 4, heap_region::page_bytes, max_slab_bytes);
+    const std::size_t wanted = std::clamp(bytes_[index] / 4, heap_region::page_bytes, max_slab_bytes);
     const std::size_t bytes = (std::max<std::size_t>)(wanted / block_bytes, 1) * block_bytes;
     return (std::max)(tidemark::detail::align_up(bytes, heap_ranges::granule_bytes), heap_region::page_bytes);
   }
@@ -156,8 +179,8 @@ class heap_slabs {
   void open(heap_slab& slab, heap_range& range) noexcept {
     slab.range = &range;
     slab.begin = range.begin;
-    classes_[slab.index].bytes += std::size_t{slab.blocks} * slab.block_bytes;
-    link(slab);
+    bytes_[slab.index] += std::size_t{slab.blocks} * slab.block_bytes;
+    link(open_[slab.index], slab);
   }
   /// Removes a slab without live blocks. @return its range.
   [[nodiscard]] heap_range& close(heap_slab& slab) noexcept;
@@ -174,26 +197,23 @@ class heap_slabs {
   [[nodiscard]] char const* broken_invariant() const noexcept;
 
  private:
-  struct size_class {
-    heap_slab* open = nullptr;  // slabs with a free block
-    std::size_t bytes = 0;      // sum over the blocks of all slabs, live and free
-  };
-  void link(heap_slab& slab) noexcept {
-    heap_slab*& first = classes_[slab.index].open;
-    slab.previous = nullptr;
-    slab.next = first;
-    if (first != nullptr) first->previous = &slab;
-    first = &slab;
+  static void link(slab_link& first, slab_link& slab) noexcept {
+    slab.previous = &first;
+    slab.next = first.next;
+    first.next->previous = &slab;
+    first.next = &slab;
   }
-  void unlink(heap_slab& slab) noexcept {
-    (slab.previous != nullptr ? slab.previous->next : classes_[slab.index].open) = slab.next;
-    if (slab.next != nullptr) slab.next->previous = slab.previous;
+  static void unlink(slab_link& slab) noexcept {
+    slab.previous->next = slab.next;
+    slab.next->previous = slab.previous;
   }
 
   std::pmr::memory_resource* bookkeeping_;
   std::size_t used_bytes_ = 0;
   // Between the bytes and the counts: a 16-byte load of both would wait for the last store to one of them.
-  std::array<size_class, device_class_count> classes_;
+  std::array<slab_link, device_class_count> open_;       // by class: slabs with a free block
+  std::array<std::size_t, device_class_count> bytes_{};  // by class: blocks of all slabs, live and free
+  slab_link nothing_;  // a list, and its member, for the links that do not change
   std::uint64_t allocations_ = 0, deallocations_ = 0;
 };
 
