@@ -163,9 +163,10 @@ inline void device_heap::free_range(heap_range& live) noexcept {
     const std::size_t unit = ranges_.unit_at(live.begin - base),
                       units = ranges_.units_over(live.end() - base) - unit;
     std::uint32_t* const freed_at = live.region->freed_at.data() + unit;
+    const std::uint32_t mark = marks_.next();
     constexpr std::size_t few = 8;  // written without a branch, because their number is hard to predict
-    for (std::size_t i = 0; i < few; ++i) freed_at[std::min(i, units - 1)] = marks_.next();
-    for (std::size_t i = few; i < units; ++i) freed_at[i] = marks_.next();
+    for (std::size_t i = 0; i < few; ++i) freed_at[std::min(i, units - 1)] = mark;
+    for (std::size_t i = few; i < units; ++i) freed_at[i] = mark;
   }
   (void)ranges_.free_and_merge(live);
   if (marks_due_ != 0) [[unlikely]]

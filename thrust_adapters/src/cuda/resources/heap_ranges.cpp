@@ -9,7 +9,6 @@
 
 namespace tidemark::gpu::detail {
 
-using tidemark::detail::align_down;
 using tidemark::detail::align_up;
 
 [[gnu::always_inline]] inline void free_lists::insert(heap_range& range) noexcept {
