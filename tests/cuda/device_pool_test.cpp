@@ -446,8 +446,10 @@ TEST_F(device_pool_test, reports_the_common_pool_statistics) {
 
 // The largest request is served, and a larger one is refused.
 TEST_F(device_pool_test, reports_the_largest_request_exactly) {
-  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
-    device_pool some{with(), device};
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    device_pool some{
+        with({.max_cached_bytes = seed % 2 == 0 ? SIZE_MAX : 4 * MiB, .keeps_addresses = seed % 4 == 0}),
+        device};
     gpu::device_resource others{{}, device};
     std::mt19937_64 random{seed};
     std::vector<std::pair<void*, std::size_t>> live;
@@ -469,13 +471,51 @@ TEST_F(device_pool_test, reports_the_largest_request_exactly) {
         if (block != nullptr) some.deallocate(block, most);
       }
       const std::size_t most = some.largest_request();
-      EXPECT_THROW((void)some.allocate(most + 1), out_of_memory);
       some.check_invariants();
+      EXPECT_THROW((void)some.allocate(most + 1), out_of_memory);
     }
     stream.synchronize();
     some.release();
     others.deallocate(taken, taken_bytes, 256);
   }
+}
+
+// The driver has addresses for each request only. The free ranges before the last are large enough, but not at
+// an aligned address.
+TEST(device_pool_devices, aligned_block_gets_new_addresses_among_many_free_ranges) {
+  fake_device device{{.capacity_bytes = 256 * MiB}};
+  gpu::stream stream{device};
+  device_pool pool{{.stream = stream}, device};
+  constexpr std::size_t eighth = heap_unit / 8;
+  std::vector<std::pair<void*, std::size_t>> blocks;
+  std::vector<std::size_t> eighths{12};
+  for (int i = 0; i < 17; ++i) eighths.insert(eighths.end(), {i < 16 ? 15u : 18u, i < 16 ? 17u : 14u});
+  std::size_t all = 0;
+  for (std::size_t each : eighths) all += each * eighth;
+  device.fail_in("cuMemAddressReserve", 0, gpu::status::out_of_memory, 4);
+  pool.deallocate(pool.allocate(all), all);
+  for (std::size_t each : eighths) blocks.emplace_back(pool.allocate(each * eighth), each * eighth);
+  for (std::size_t i = 1; i < blocks.size(); i += 2) pool.deallocate(blocks[i].first, blocks[i].second);
+  pool.trim();
+  device.fail_in("cuMemAddressReserve", device.count("cuMemAddressReserve"), gpu::status::out_of_memory, 9);
+  pool.deallocate(pool.allocate(3600 * KiB, heap_unit), 3600 * KiB, heap_unit);
+  for (std::size_t i = 0; i < blocks.size(); i += 2) pool.deallocate(blocks[i].first, blocks[i].second);
+  pool.check_invariants();
+}
+
+TEST_F(device_pool_test, limit_holds_if_memory_cannot_be_returned) {
+  device_pool limited{with({.max_cached_bytes = heap_unit}), device};
+  void* const block = limited.allocate(4 * heap_unit);
+  {
+    const test::empty_capture graph{device, stream};
+    limited.deallocate(block, 4 * heap_unit);
+    limited.trim(8 * heap_unit);
+    limited.check_invariants();
+  }
+  (void)limited.allocate(4 * heap_unit);
+  device.fail_next("cuStreamSynchronize", gpu::status::unknown);
+  limited.release();
+  limited.check_invariants();
 }
 
 TEST(device_pool_devices, largest_request_ignores_captures_on_the_current_device) {

@@ -173,6 +173,20 @@ TEST_P(torch_captures, delay_a_recorded_block_until_they_end) {
   EXPECT_EQ(torch.malloc(bytes, side), block);
 }
 
+TEST_P(torch_captures, leave_a_block_of_the_legacy_stream_pending) {
+  void* const block = torch.malloc(bytes, side);
+  torch.record_stream_fn(block, nullptr);
+  gpu::stream_handle const blocking = device.create_blocking_stream();
+  ASSERT_EQ(device.begin_capture(blocking, gpu::capture_mode::relaxed), status::success);
+  torch.raw_delete(block);
+  EXPECT_EQ(torch.stat("used_bytes"), 0u);
+  EXPECT_EQ(torch.stat("pending_bytes"), bytes);
+  gpu::graph_handle graph = nullptr;
+  EXPECT_EQ(device.end_capture(blocking, graph), status::success);
+  EXPECT_EQ(device.destroy_graph(graph), status::success);
+  EXPECT_EQ(device.destroy_stream(blocking), status::success);
+}
+
 TEST_P(torch_captures, stay_valid_under_memory_pressure) {
   torch.raw_delete(torch.malloc(150 * MiB, side));  // is kept
   begin();

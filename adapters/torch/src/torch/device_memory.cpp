@@ -155,8 +155,8 @@ void device_memory::set_memory_fraction(double fraction) {
 std::string device_memory::statistics() const {
   const device_pools_stats now = memory_.stats();
   const planned_arena_stats steps = memory_.step_stats();
-  const std::size_t live_bytes = now.requested_bytes - now.captured_bytes;
-  const std::size_t pending_bytes = now.pending_bytes + now.captured_bytes;
+  const std::size_t active_bytes = now.requested_bytes + now.pending_bytes;
+  const std::size_t pending_bytes = active_bytes - std::min(active_bytes, now.live_bytes);  // as below
   const std::size_t held_bytes = driver_->budget(device_).held_bytes();
   // The names of `torch.cuda.memory_stats`, without segments and numbers that tidemark does not count. Blocks
   // that wait for a stream or a graph are active.
@@ -165,13 +165,13 @@ std::string device_memory::statistics() const {
   const auto counted = [](std::uint64_t current, std::optional<std::uint64_t> peak, std::uint64_t all) {
     return counts{current, peak, all, all - std::min(all, current)};  // other threads may allocate meanwhile
   };
-  const counts bytes = counted(live_bytes, now.peak_requested_bytes, now.total_requested_bytes);
+  const counts bytes = counted(now.live_bytes, now.peak_requested_bytes, now.total_requested_bytes);
   const std::pair<char const*, counts> rows[] = {
       {"allocation", counted(now.live_blocks, now.peak_live_blocks, now.allocations)},
       {"allocated_bytes", bytes},
       {"requested_bytes", bytes},
       {"active", counted(now.allocations - now.deallocations, {}, now.allocations)},
-      {"active_bytes", counted(now.requested_bytes + now.pending_bytes, {}, now.total_requested_bytes)},
+      {"active_bytes", counted(active_bytes, {}, now.total_requested_bytes)},
       {"inactive_split_bytes", {now.stranded_bytes}},
       {"reserved_bytes", {held_bytes, driver_->budget(device_).peak_bytes()}},
   };
@@ -183,7 +183,7 @@ std::string device_memory::statistics() const {
   add("deallocations", now.deallocations);
   add("refused", refused_);
   add("used_blocks", now.used_blocks);
-  add("used_bytes", live_bytes);
+  add("used_bytes", now.live_bytes);
   add("peak_bytes", now.peak_requested_bytes);
   add("pending_bytes", pending_bytes);
   add("cached_bytes", now.cached_bytes);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <new>
+#include <span>
 
 #include <tidemark/core/address_space.hpp>
 #include <tidemark/core/detail/align.hpp>
@@ -132,11 +133,12 @@ heap_range* device_heap::map_range(std::size_t bytes, std::size_t align, char co
     return cut_ready_range();
   }
   if (to.range == nullptr) {
-    if (!add_reservation(add_saturating(bytes, align > unit_bytes_ ? align : 0))) {
+    heap_range* const added = add_reservation(add_saturating(bytes, align > unit_bytes_ ? align : 0));
+    if (added == nullptr) {
       refusal = no_addresses;
       return cut_ready_range();
     }
-    to = cheapest_place(bytes, align);
+    to = cheapest_place_in(*added, bytes, align);
   }
   heap_region& region = *to.range->region;
   if (region.units.size() < to.last) {
@@ -205,11 +207,10 @@ device_heap::placement device_heap::place_at(heap_range& range, std::uintptr_t b
                  .begin = begin,
                  .first = ranges_.unit_at(begin - region.addresses.begin),
                  .last = ranges_.units_over(begin + bytes - region.addresses.begin)};
-  const std::size_t known = std::clamp(region.units.size(), here.first, here.last);
-  const auto units = region.units.begin();
-  here.missing = here.last - known +
-                 static_cast<std::size_t>(std::count(units + static_cast<std::ptrdiff_t>(here.first),
-                                                     units + static_cast<std::ptrdiff_t>(known), 0u));
+  const std::span below{region.units.data(), std::min(region.units.size(), here.last)};
+  const std::span known = below.subspan(std::min(below.size(), here.first));
+  here.missing =
+      here.last - here.first - known.size() + static_cast<std::size_t>(std::ranges::count(known, 0u));
   return here;
 }
 
@@ -257,18 +258,18 @@ device_heap::placement device_heap::cheapest_place(std::size_t bytes, std::size_
   return best;
 }
 
-bool device_heap::add_reservation(std::size_t bytes) {
-  if (bytes > std::numeric_limits<std::size_t>::max() / 2) return false;
+// @return the free range of new addresses; null if the driver has none
+heap_range* device_heap::add_reservation(std::size_t bytes) {
+  if (bytes > std::numeric_limits<std::size_t>::max() / 2) return nullptr;
   const std::size_t most = (keeps_addresses_ ? 1 : addresses_per_byte_of_memory) * total_bytes_;
   const byte_range range = reserve_addresses(*driver_, align_up(bytes, unit_bytes_), most, unit_bytes_);
-  if (range.empty()) return false;
+  if (range.empty()) return nullptr;
   try {
-    ranges_.add(range, false);
+    return &ranges_.add(range, false);
   } catch (...) {
     (void)driver_->free_reservation(range);
     throw;
   }
-  return true;
 }
 
 // A chunk is a quarter as large as all chunks before it, which keeps the number and the unused parts small.

@@ -286,6 +286,7 @@ device_pools_stats device_pools::stats() const noexcept {
   all.deallocations += removed_blocks_;
   all.live_blocks = live_.size();
   all.peak_live_blocks = peak_live_blocks_;
+  all.live_bytes = live_bytes_;
   all.peak_requested_bytes = peak_live_bytes_;
   all.total_requested_bytes = total_bytes_;
   all.retries = retries_;

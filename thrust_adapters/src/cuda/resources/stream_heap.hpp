@@ -288,11 +288,10 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
     } catch (std::bad_alloc const&) {
     }
     const gpu::detail::on_device here{*all_->driver_, all_->options_.device};
-    if (is_capturing())
-      return gpu::detail::report_lost(*all_->driver_, all_->options_.name, "cuEventSynchronize",
-                                      gpu::status::capture_unsupported, each.bytes);
-    fence.wait();
-    free_block(each);
+    fence.wait();  // returns at once if a capture forbids the wait
+    if (fence.done()) return free_block(each);
+    gpu::detail::report_lost(*all_->driver_, all_->options_.name, "cuEventSynchronize",
+                             gpu::status::capture_unsupported, each.bytes);
   }
 
   device_pools* all_;

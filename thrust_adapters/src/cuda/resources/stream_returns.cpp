@@ -16,8 +16,8 @@ namespace tidemark::gpu::detail {
 
 namespace {
 
-// Makes `all` done once it and `added` are done. Waits for `added` if there is no memory for both.
-void add_fence(reuse_fence& all, reuse_fence added) noexcept {
+// Makes `all` done once it and `added` are done. @return false, with `all` unchanged, if there is no memory
+bool add_fence(reuse_fence& all, reuse_fence added) noexcept {
   struct pair {
     reuse_fence first, second;
   };
@@ -33,12 +33,13 @@ void add_fence(reuse_fence& all, reuse_fence added) noexcept {
       .destroy = [](void* state) noexcept { delete &as_pair(state); }};  // no order: two streams
   if (all.empty()) {
     all = std::move(added);
-  } else if (auto* const both = new (std::nothrow) pair{}) {
-    *both = {std::move(all), std::move(added)};
-    all = reuse_fence{calls, both};
-  } else {
-    added.wait();
+    return true;
   }
+  auto* const both = new (std::nothrow) pair{};
+  if (both == nullptr) return false;
+  *both = {std::move(all), std::move(added)};
+  all = reuse_fence{calls, both};
+  return true;
 }
 
 }  // namespace
@@ -60,13 +61,10 @@ void stream_returns::route_return(returned_block const& block,
   for (stream_handle const each : used_on) {
     if (is_same_stream(each, own)) continue;
     std::optional<reuse_fence> fence = events_.record(each);
-    if (fence) {
-      add_fence(all, std::move(*fence));
-    } else {
-      const status waited = driver_->synchronize(each);
-      if (!shows_end_of_work(waited))
-        return report_lost(*driver_, name_, "cuStreamSynchronize", waited, block.bytes);
-    }
+    if (fence && add_fence(all, std::move(*fence))) continue;
+    const status waited = driver_->synchronize(each);
+    if (!shows_end_of_work(waited))
+      return report_lost(*driver_, name_, "cuStreamSynchronize", waited, block.bytes);
   }
   if (all.empty()) receiver_.free_now(receiver_.context, block);
   else receiver_.free_behind(receiver_.context, block, std::move(all));

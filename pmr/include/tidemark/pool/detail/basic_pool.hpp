@@ -73,7 +73,7 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
   /// upstream. O(free blocks * log(slabs)).
   std::size_t trim(std::size_t target_bytes = 0) noexcept {
     if constexpr (check_level >= 2) owner_.require_owner(FreeLists::kind, name(), "trim");
-    const std::size_t returned = trim_to(target_bytes);
+    const std::size_t returned = trim_to((std::min)(target_bytes, max_cached_bytes_));
     update_watermark();
     return returned;
   }
@@ -91,7 +91,7 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
     before_free_all();
     lists_.release();
     trim_times_.trimmed(0);
-    update_watermark();
+    enforce_limit();  // memory that a device's driver refuses to take is stranded
   }
 
   /// Returns a snapshot of the counts. O(classes).
@@ -135,6 +135,11 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
     return allocate(bytes, align, call_site{});
   }
 
+  // A new slab leaves free blocks, even if the request then fails.
+  void enforce_limit() noexcept {
+    if (lists_.cached_bytes() > max_cached_bytes_) trim_to(max_cached_bytes_);
+    update_watermark();
+  }
   [[nodiscard]] FreeLists& lists() noexcept { return lists_; }
   [[nodiscard]] FreeLists const& lists() const noexcept { return lists_; }
 
@@ -154,11 +159,6 @@ class basic_pool : public forwarding_resource<basic_pool<FreeLists>> {
     }
     enforce_limit();
     return block;
-  }
-  // A new slab leaves free blocks, even if the request then fails.
-  void enforce_limit() noexcept {
-    if (lists_.cached_bytes() > max_cached_bytes_) trim_to(max_cached_bytes_);
-    update_watermark();
   }
   TIDEMARK_COLD void deallocate_slow(void* block, std::size_t bytes, std::size_t align,
                                      free_result result) noexcept {

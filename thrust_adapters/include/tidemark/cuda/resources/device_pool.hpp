@@ -98,7 +98,11 @@ class device_pool final : public detail::basic_pool<gpu::detail::device_heap> {
   /// Returns the bytes of the largest block that `allocate` could return now without memory of other
   /// resources; `exhaustion_report::unknown_bytes` with an upstream. Frees empty slabs and makes driver
   /// calls. O(units log(bytes)).
-  [[nodiscard]] std::size_t largest_request() noexcept { return lists().largest_request(); }
+  [[nodiscard]] std::size_t largest_request() noexcept {
+    lists().free_empty_slabs();
+    enforce_limit();
+    return lists().largest_request();
+  }
   /// Returns the stream that uses the blocks.
   [[nodiscard]] gpu::stream_handle stream() const noexcept { return options_.stream; }
 

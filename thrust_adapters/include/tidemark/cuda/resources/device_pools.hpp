@@ -49,7 +49,8 @@ struct device_pools_stats {
   std::size_t peak_live_blocks = 0;         ///< most `live_blocks` at a time
   std::size_t requested_bytes = 0;          ///< requested bytes of live blocks
   std::size_t captured_bytes = 0;           ///< part of `requested_bytes` that was deallocated in captures
-  std::size_t peak_requested_bytes = 0;     ///< most bytes that were allocated and not deallocated
+  std::size_t live_bytes = 0;               ///< requested bytes of `live_blocks`
+  std::size_t peak_requested_bytes = 0;     ///< most `live_bytes` at a time
   std::uint64_t total_requested_bytes = 0;  ///< requested bytes of all allocations
   std::size_t pending_bytes = 0;            ///< bytes of deallocated blocks that other streams may still use
   std::size_t used_bytes = 0;      ///< sizes of live and waiting blocks, and of the plans of open steps

@@ -178,6 +178,8 @@ class device_heap {
   void strand(std::size_t target_bytes) noexcept {
     stranded_idle_bytes_ = idle_bytes() - (std::min)(idle_bytes(), target_bytes);
   }
+  /// Makes slabs without live blocks free ranges. O(open slabs).
+  void free_empty_slabs() noexcept;
   /// Frees every block and returns all memory, as `release_free` does. O(ranges + units).
   void release() noexcept;
 
@@ -260,7 +262,6 @@ class device_heap {
                                 std::uint32_t missing_before = 0) noexcept;
   void free_range(heap_range& live) noexcept;
   void free_slab(heap_slab& slab) noexcept;
-  void free_empty_slabs() noexcept;
   [[nodiscard]] TIDEMARK_COLD void* allocate_small(std::size_t bytes, std::size_t align);
   void add_slab(std::size_t index);
 
@@ -279,7 +280,7 @@ class device_heap {
   [[nodiscard]] placement cheapest_place_in(heap_range& range, std::size_t bytes,
                                             std::size_t align) const noexcept;
   [[nodiscard]] placement cheapest_place(std::size_t bytes, std::size_t align) const noexcept;
-  [[nodiscard]] bool add_reservation(std::size_t bytes);
+  [[nodiscard]] heap_range* add_reservation(std::size_t bytes);
   [[nodiscard]] heap_range& add_chunk(std::size_t bytes);
   [[nodiscard]] bool gather(placement const& to, std::size_t live_bytes, char const*& refusal);
   [[nodiscard]] bool can_create(std::size_t units, char const*& refusal) noexcept;
@@ -303,7 +304,7 @@ class device_heap {
   [[nodiscard]] bool is_lean() const noexcept { return counts().allocations < lean_until_; }
   // Returns true if the heap was empty at its last trim, as a planned arena makes it.
   [[nodiscard]] bool begins_plans() const noexcept { return was_empty_ && is_lean(); }
-  [[nodiscard]] bool fits(std::size_t bytes, std::size_t units) const noexcept;
+  [[nodiscard]] bool fits(std::size_t bytes, std::size_t align, std::size_t units) const noexcept;
   [[nodiscard]] bool is_capturing() const noexcept;
   [[nodiscard]] bool may_map() const noexcept;
   void record_mark() noexcept;
