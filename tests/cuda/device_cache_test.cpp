@@ -329,6 +329,28 @@ TEST_F(device_cache_test, cache_keeps_the_records_of_captured_blocks_in_place) {
   EXPECT_EQ(noting.release_captured(), 4096u);
 }
 
+TEST_F(device_cache_test, awaits_other_streams_also_in_a_capture_without_memory_for_a_record) {
+  test::recording_resource bookkeeping;
+  device_cache poor{{.stream = stream, .bookkeeping = &bookkeeping}, device};
+  void* const kept = poor.allocate(4096);
+  void* const block = poor.allocate(4096);
+  poor.deallocate(kept, 4096, 256, other);  // makes an event and a record
+  device.run(other);
+  EXPECT_EQ(poor.allocate(4096), kept);
+  poor.deallocate(kept, 4096);  // takes the record
+  device.write(other, block, 4096);
+  {
+    const test::empty_capture graph{device, stream};
+    bookkeeping.fail_from = bookkeeping.calls;
+    poor.deallocate(block, 4096, 256, other);
+    EXPECT_EQ(poor.stats().pending_bytes, 0u);
+  }
+  (void)poor.allocate(4096);
+  EXPECT_EQ(poor.allocate(4096), block);
+  device.write(stream, block, 4096);
+  deallocate_blocks(poor, {kept, block}, 4096);
+}
+
 // ---- whatever device is current ---------------------------------------------------------------------------
 
 TEST(device_cache_elsewhere, polls_and_awaits_events_with_its_own_device_current) {

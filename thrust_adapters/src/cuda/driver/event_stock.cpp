@@ -77,10 +77,10 @@ void event_stock::query(std::function<void()> const& queries) const noexcept {
 
 void event_stock::wait(entry const& awaited) const noexcept {
   const on_device here{*driver_, device_};
-  if (capture_state_of(*driver_, stream_) != capture_state::none) return;
-  status waited = driver_->synchronize(awaited.event);
+  status waited = driver_->synchronize(awaited.event);  // of no capture, and permitted beside a capture
   if (shows_end_of_work(waited)) return;
-  waited = driver_->wait(stream_, awaited.event);
+  if (capture_state_of(*driver_, stream_) == capture_state::none)
+    waited = driver_->wait(stream_, awaited.event);
   if (!shows_end_of_work(waited)) require_waited(*driver_, name_, waited);
 }
 

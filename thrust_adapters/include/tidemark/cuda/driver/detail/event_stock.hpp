@@ -21,8 +21,7 @@ namespace tidemark::gpu::detail {
 /// awaited on any current device. Fences of one stream have one order (`reuse_fence::order`).
 ///
 /// If a capture forbids a wait, the stock's stream waits instead. If that fails too, the stock reports a
-/// violation (`open_capture`). While the stock's stream is capturing, `query` does nothing and waits return
-/// at once: they would invalidate the capture, and the upstream holds all blocks then.
+/// violation (`open_capture`). While the stock's stream is capturing, `query` does nothing.
 ///
 /// Invariant: each event is in the free list or in one fence. Complexity: O(1). Thread-safety: any thread,
 /// except for construction and destruction.
