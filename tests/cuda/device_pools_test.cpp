@@ -315,6 +315,10 @@ TEST_F(device_pools_test, heap_keeps_idle_memory_up_to_its_limit) {
   limited.deallocate(block, 32 * MiB, 256, one);
   EXPECT_LE(limited.stats().cached_bytes, 4 * MiB);
   EXPECT_GT(limited.stats().cached_bytes, 0u);
+  device_pools none{{.max_cached_bytes = 0}, device};
+  none.deallocate(none.allocate(4096, 256, one), 4096, 256, one);
+  (void)none.largest_request(one);
+  EXPECT_EQ(none.stats().cached_bytes, 0u) << "an empty slab is idle memory too";
 }
 
 TEST_F(device_pools_test, a_request_without_memory_changes_nothing) {

@@ -119,7 +119,7 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
     }
     ++allocations_;
     requested_bytes_ += bytes;
-    if (heap_.cached_bytes() > all_->options_.max_cached_bytes) trim_to(all_->options_.max_cached_bytes);
+    enforce_limit();
     return block;
   }
   void route_return(gpu::detail::returned_block const& block,
@@ -155,6 +155,8 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
 
   [[nodiscard]] std::size_t largest_request() noexcept {
     const std::scoped_lock lock{mutex_};
+    heap_.free_empty_slabs();
+    enforce_limit();
     return heap_.largest_request();
   }
   void add_to(device_pools_stats& sum) const noexcept {
@@ -239,6 +241,9 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
     if (heap_.cached_bytes() >
         trim_times_.due_at(heap_.cached_bytes(), heap_.live_bytes(), heap_.stranded_block_bytes()))
       trim_to(trim_times_.target_bytes());
+  }
+  void enforce_limit() noexcept {
+    if (heap_.cached_bytes() > all_->options_.max_cached_bytes) trim_to(all_->options_.max_cached_bytes);
   }
   void trim_to(std::size_t target_bytes) noexcept {
     (void)heap_.release_free(target_bytes);

@@ -156,8 +156,8 @@ inline constexpr char const* planned_kind = "planned_arena";  // name in message
 /// new plan at the end if the step differed.
 ///
 /// If the region's memory comes from the fallback, the region is *borrowed*: one block of the fallback from
-/// the first request of a planned step to its end, or to the death of its last block. Blocks that outlive
-/// their step are then in the fallback too, and their slots have no bytes.
+/// the first request of a planned step to its end; if a planned block outlives the step, to a later end or
+/// `trim`. Blocks that outlive each step are in the fallback too, and their slots have no bytes.
 ///
 /// Invariants, checked by `check_invariants()`: those of `plan_replayer`, `kinds_of_steps` and
 /// `planned_arena_stats`; foreign blocks are sorted; foreign blocks and live slots of the plan do not overlap
