@@ -103,6 +103,18 @@ TEST_F(device_planned_arena_test, allocates_blocks_that_outlive_their_step_from_
   EXPECT_EQ(heap.stats().used_bytes, 0u);
 }
 
+TEST_F(device_planned_arena_test, a_step_whose_blocks_all_outlive_it_takes_no_memory_for_its_plan) {
+  for (int i = 0; i < 3; ++i) {
+    (void)run(bytes_of_block, 1);
+    const device_planned_arena::step step{memory, 2};
+    void* const survivor = memory.allocate(bytes_of_block);
+    EXPECT_EQ(memory.stats().committed_bytes, 0u);
+    EXPECT_EQ(heap.stats().used_bytes, static_cast<std::size_t>(i + 1) * bytes_of_block);
+    static_cast<void>(survivor);
+  }
+  EXPECT_EQ(memory.stats().plans, 2u);
+}
+
 TEST_F(device_planned_arena_test, plans_blocks_freed_between_steps_if_planning_saves_memory) {
   void* gradient = nullptr;
   for (int i = 0; i < 4; ++i) {

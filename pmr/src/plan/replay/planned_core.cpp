@@ -418,7 +418,7 @@ void planned_core::commit_plan() {
     }
     if (trims_due_ != 0 && !is_borrowed_) trim_fallback(trims_due_);
     const bool is_movable = is_unused();
-    const bool is_for_all = is_borrowed_ && is_movable && steps_ >= refused_until_;
+    const bool is_for_all = is_borrowed_ && is_movable && plan_->height() != 0 && steps_ >= refused_until_;
     const std::size_t bytes = is_for_all ? highest_plan() : plan_->height();
     if (is_borrowed_ && is_movable && region_.committed_bytes() < bytes) region_.decommit_above(0);
     if (region_.commit_front(bytes, plan_->alignment(), is_movable)) server_ = server::plan;
