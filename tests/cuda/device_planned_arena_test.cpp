@@ -107,10 +107,8 @@ TEST_F(device_planned_arena_test, a_step_whose_blocks_all_outlive_it_takes_no_me
   for (int i = 0; i < 3; ++i) {
     (void)run(bytes_of_block, 1);
     const device_planned_arena::step step{memory, 2};
-    void* const survivor = memory.allocate(bytes_of_block);
+    (void)memory.allocate(bytes_of_block);
     EXPECT_EQ(memory.stats().committed_bytes, 0u);
-    EXPECT_EQ(heap.stats().used_bytes, static_cast<std::size_t>(i + 1) * bytes_of_block);
-    static_cast<void>(survivor);
   }
   EXPECT_EQ(memory.stats().plans, 2u);
 }

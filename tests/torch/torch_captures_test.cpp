@@ -177,13 +177,12 @@ TEST_P(torch_captures, leave_a_block_of_the_legacy_stream_pending) {
   void* const block = torch.malloc(bytes, side);
   torch.record_stream_fn(block, nullptr);
   gpu::stream_handle const blocking = device.create_blocking_stream();
-  ASSERT_EQ(device.begin_capture(blocking, gpu::capture_mode::relaxed), status::success);
-  torch.raw_delete(block);
-  EXPECT_EQ(torch.stat("used_bytes"), 0u);
-  EXPECT_EQ(torch.stat("pending_bytes"), bytes);
-  gpu::graph_handle graph = nullptr;
-  EXPECT_EQ(device.end_capture(blocking, graph), status::success);
-  EXPECT_EQ(device.destroy_graph(graph), status::success);
+  {
+    const empty_capture graph{device, blocking};
+    torch.raw_delete(block);
+    EXPECT_EQ(torch.stat("used_bytes"), 0u);
+    EXPECT_EQ(torch.stat("pending_bytes"), bytes);
+  }
   EXPECT_EQ(device.destroy_stream(blocking), status::success);
 }
 
