@@ -158,12 +158,16 @@ TEST(device_memory_held, stays_near_the_peak_live_bytes_if_inputs_are_freed_late
 TEST(device_memory_held, stays_near_the_peak_live_bytes_if_lengths_change_each_step) {
   double share = 0;
   for (std::uint32_t seed = 5; seed < 17; ++seed) {
-    played_program program{"gpt", 170};
-    std::mt19937 random{seed};
-    const auto any_step = [&] { return 1 + random() % (program.steps.size() - 1); };
-    (void)share_of_calls(program, 20, any_step);
-    share += share_of_calls(program, seed == 5 ? 2000 : 400, any_step) / 12;
-    EXPECT_LE(program.peak_held(), 1.02) << "seed " << seed;
+    for (std::size_t const scale : {57u, 170u, 800u}) {
+      played_program program{"gpt", scale};
+      std::mt19937 random{seed};
+      const auto any_step = [&] { return 1 + random() % (program.steps.size() - 1); };
+      (void)share_of_calls(program, 20, any_step);
+      const int steps = scale != 170 ? 40 : seed == 5 ? 2000 : 400;
+      const double of_this = share_of_calls(program, steps, any_step);
+      if (scale == 170) share += of_this / 12;
+      EXPECT_LE(program.peak_held(), 1.02) << "scale " << scale << ", seed " << seed;
+    }
   }
   EXPECT_LE(share, 0.01);
 }
@@ -245,10 +249,10 @@ TEST(device_memory_held, large_tensors_of_random_lengths_hold_no_more_on_average
     timed_pool own;
     test::simulated_pytorch expandable{true};
     const double held = large_tensors{seed}.run(own, 1200), its = large_tensors{seed}.run(expandable, 1200);
-    EXPECT_LE(held, its + 0.02);
+    EXPECT_LE(held, its + 0.08);
     EXPECT_LE(60.0 * static_cast<double>(own.pool.moved_units()), 0.01 * 1200 * step_us);
     const double work = step_us / 30 * static_cast<double>(own.pool.stats().allocations);
-    EXPECT_LE(own.device.device_us() - work, 0.011 * work);
+    EXPECT_LE(own.device.device_us() - work, 0.0125 * work);
     more += held - its;
     ::testing::Test::RecordProperty("held", std::to_string(held));
   }
@@ -302,10 +306,10 @@ TEST(device_memory_held, repeated_trims_do_not_cause_moves_without_end) {
   EXPECT_LE(memory.pool.moved_units(), 25'000u);
 }
 
-// @return bytes held after the first 20 of 60 steps by the most live
-double play_planned(played_program& program, auto next_step) {
+// @return bytes held after the first 20 steps by the most live
+double play_planned(played_program& program, auto next_step, int steps = 60) {
   std::size_t held = 0;
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < steps; ++i) {
     program.run(next_step());
     if (i >= 20) held = std::max(held, program.device.held_bytes());
   }
@@ -320,21 +324,31 @@ TEST(device_memory_held, equals_the_peak_live_bytes_of_repeated_planned_steps) {
       SCOPED_TRACE((is_gpt ? "transformer, step " : "perceptron, step ") + std::to_string(step));
       played_program program{is_gpt ? "gpt" : "mlp", is_gpt ? 170u : 7200u, true};
       EXPECT_LE(play_planned(program, [&] { return step; }), is_gpt ? 1.0023 : 1.003);
-      EXPECT_LE(program.peak_held(), 1.009);
+      EXPECT_LE(program.peak_held(), 1.005);
       EXPECT_EQ(program.planned->stats().planned_steps, 59u);
     }
   }
 }
 
+struct scaled_program {
+  std::size_t scale;
+  int steps;
+  double most_after, most_peak;
+};
+
 TEST(device_memory_held, planned_steps_stay_near_the_peak_live_bytes_if_lengths_change) {
-  for (auto const& [scale, most] : {std::pair{130u, 1.0062}, {170u, 1.005}}) {
-    for (std::uint32_t seed = 5; seed < 17; ++seed) {
+  for (auto const& [scale, steps, most_after, most_peak] : {scaled_program{57, 60, 1.01, 1.015},
+                                                            {130, 60, 1.0062, 1.0075},
+                                                            {170, 60, 1.005, 1.0065},
+                                                            {170, 2500, 1.005, 1.0065},
+                                                            {800, 60, 1.004, 1.005}}) {
+    for (std::uint32_t seed = 5; seed < (steps == 60 ? 17u : 7u); ++seed) {
       SCOPED_TRACE(::testing::Message() << "scale " << scale << ", seed " << seed);
       played_program program{"gpt", scale, true};
       std::mt19937 random{seed};
       const auto any_step = [&] { return 1 + random() % (program.steps.size() - 1); };
-      EXPECT_LE(play_planned(program, any_step), most);
-      EXPECT_LE(program.peak_held(), 1.0095);
+      EXPECT_LE(play_planned(program, any_step, steps), most_after);
+      EXPECT_LE(program.peak_held(), most_peak);
       EXPECT_EQ(program.planned->stats().unplanned_steps, 4u) << "each kind was recorded once";
     }
   }

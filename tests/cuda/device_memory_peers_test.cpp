@@ -29,7 +29,12 @@ namespace {
 /// Ours in the form of the others. The host runs one step of 25 ms ahead of the device.
 class pool_of_ours final : public test::simulated_allocator {
  public:
-  ~pool_of_ours() override { pool_.release(); }
+  ~pool_of_ours() override {
+    const pool_stats stats = pool_.stats();
+    EXPECT_LE(pool_.moved_units(),
+              std::max(std::uint64_t{1000}, (stats.allocations + stats.deallocations) / 100));
+    pool_.release();
+  }
 
   std::uintptr_t allocate(std::size_t bytes) override {
     device_.run_ahead_by(25'000);

@@ -14,14 +14,14 @@
 namespace tidemark::gpu::detail {
 namespace {
 
-// The heap creates memory up to the peak of live bytes and a slack, and moves idle units for the rest of a
-// block. The slack is this share of the peak, and grows with the moves beyond the budget. `moves_per_peak` of
-// them make it as large as the peak.
-constexpr std::size_t slack_share = 54, moves_per_peak = 16'000;
-// The slack after a trim of an empty heap, which a program with plans begins with. After any other trim the
-// slack is 0, because the program then needs little memory. The first `moves_per_peak` moves beyond the
-// budget make neither larger: programs with plans need them for the first step of each kind.
-constexpr std::size_t slack_share_of_plans = 140;
+// The heap creates memory up to the peak of live bytes and a slack of at least a unit, and moves idle units
+// for the rest of a block. The slack is this share of the peak, and grows with the moves beyond the budget.
+// `moves_per_peak` of them make it as large as the peak.
+constexpr std::size_t slack_share = 55, moves_per_peak = 16'000;
+// The slack after a trim of an empty heap, which a program with plans begins with. After any other trim, and
+// with plans, it is a unit, because the program then needs little memory. The first moves beyond the budget
+// make neither larger: programs with plans need them for the first step of each kind.
+constexpr std::size_t slack_share_of_plans = 280, lean_moves_per_unit = 4;
 // From this number of missing units on, the heap asks the driver whether the device has them before it moves
 // any.
 constexpr std::size_t units_to_ask_for = 32;
@@ -51,7 +51,7 @@ bool device_heap::gather(placement const& to, std::size_t live_bytes, char const
   const std::size_t movable = may_unmap || keeps_addresses_ ? idle_elsewhere() : 0;
   if (lacks() >= movable + units_to_ask_for && !can_create(lacks() - movable, refusal)) return false;
   const std::size_t peak = std::max(peak_cut_bytes_, live_bytes);
-  const std::size_t most = (peak + slack(peak)) / unit_bytes_ + 1;
+  const std::size_t most = (peak + std::max(slack(peak), unit_bytes_)) / unit_bytes_;
   if (keeps_addresses_) share_idle(lacks(), to);
   const std::size_t shared = unmapped_handles_.size();
   create(std::min(lacks(), most - std::min(most, held_bytes_ / unit_bytes_)), refusal);
@@ -76,11 +76,12 @@ bool device_heap::gather(placement const& to, std::size_t live_bytes, char const
 
 // Returns the bytes beyond the peak up to which the heap creates memory.
 std::size_t device_heap::slack(std::size_t peak_bytes) const noexcept {
-  std::uint64_t debt = move_budget_.debt(counts().allocations, all_cut_bytes_ / unit_bytes_);
+  const std::size_t units = peak_bytes / unit_bytes_;
+  std::uint64_t debt = move_budget_.debt(counts().allocations, all_cut_bytes_ / unit_bytes_, units);
   std::size_t least = peak_bytes / slack_share;
   if (is_lean()) {
     least = was_empty_ ? peak_bytes / slack_share_of_plans : 0;
-    debt -= std::min<std::uint64_t>(debt, moves_per_peak);
+    debt -= std::min<std::uint64_t>(debt, std::max(moves_per_peak, units * lean_moves_per_unit));
   }
   return least + peak_bytes / moves_per_peak * std::min<std::size_t>(debt, moves_per_peak);
 }

@@ -208,7 +208,10 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
     void deallocate(void* block, std::size_t bytes, std::size_t align) noexcept {
       (void)heap_.deallocate_if_live(block, bytes, align);
     }
-    void release_unused() noexcept override { (void)heap_.release_free(0); }
+    void release_unused() noexcept override {
+      heap_.serve_plans();
+      (void)heap_.release_free(0);
+    }
 
    private:
     gpu::detail::device_heap& heap_;

@@ -88,6 +88,12 @@ class device_pool final : public detail::basic_pool<gpu::detail::device_heap> {
   void deallocate_after(void* block, std::size_t bytes, std::size_t align,
                         gpu::stream_handle last_used_on) noexcept;
 
+  /// Calls `clear()`, for a planned arena in the pool's memory.
+  void release_unused() noexcept override {
+    lists().serve_plans();
+    clear();
+  }
+
   /// Returns the options in effect, with default device and resources filled in.
   [[nodiscard]] device_pool_options const& options() const noexcept { return options_; }
   /// Returns the source of chunks; null if the pool maps memory itself.

@@ -152,12 +152,12 @@ struct learned_request;
 
 inline constexpr char const* planned_kind = "planned_arena";  // name in messages
 
-/// Runs a step: finds the plan of its kind, replays the plan, records requests without a slot, and makes a
-/// new plan at the end if the step differed.
+/// Runs a step: finds and replays the plan of its kind, records requests without a slot, and makes a new plan
+/// at the end if the step differed.
 ///
 /// If the region's memory comes from the fallback, the region is *borrowed*: one block of the fallback from
 /// the first request of a planned step to its end; if a planned block outlives the step, to a later end or
-/// `trim`. Blocks that outlive each step are in the fallback too, and their slots have no bytes.
+/// `trim`. Blocks that outlive each step are in the fallback, and their slots have no bytes.
 ///
 /// Invariants, checked by `check_invariants()`: those of `plan_replayer`, `kinds_of_steps` and
 /// `planned_arena_stats`; foreign blocks are sorted; foreign blocks and live slots of the plan do not overlap

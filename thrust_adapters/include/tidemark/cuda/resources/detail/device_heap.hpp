@@ -90,17 +90,20 @@ class stream_marks {
 };
 
 /// Counts moves of idle units, and the moves beyond a budget: some for a heap's first steps, and further ones
-/// in proportion to its work. A move takes about 60 µs on an H100. A wait for the stream counts as several
-/// moves.
+/// in proportion to its memory and work. A move takes about 60 µs on an H100. A wait for the stream counts as
+/// several moves.
 class move_budget {
  public:
-  static constexpr std::uint64_t first_moves = 1'000, allocations_per_move = 200, units_per_move = 2'000,
-                                 moves_per_wait = 32;
+  static constexpr std::uint64_t first_moves = 1'000, allocations_per_move = 200, units_per_move = 3'000,
+                                 peak_units_per_move = 11, moves_per_wait = 32;
 
   /// Returns the moves beyond the budget.
   /// @param units in the blocks and slabs that the heap has allocated up to now
-  [[nodiscard]] std::uint64_t debt(std::uint64_t allocations, std::uint64_t units) const noexcept {
-    const std::uint64_t allowed = first_moves + allocations / allocations_per_move + units / units_per_move;
+  /// @param peak_units units of the most live bytes
+  [[nodiscard]] std::uint64_t debt(std::uint64_t allocations, std::uint64_t units,
+                                   std::uint64_t peak_units) const noexcept {
+    const std::uint64_t allowed = (std::max)(first_moves, peak_units / peak_units_per_move) +
+                                  allocations / allocations_per_move + units / units_per_move;
     const std::uint64_t spent = moves_ + waits_ * moves_per_wait;
     return spent - (std::min)(spent, allowed);
   }
@@ -168,6 +171,9 @@ class device_heap {
   void set_brief_refusals(bool are_brief) noexcept { has_brief_refusals_ = are_brief; }
   /// Sets the idle bytes above which `try_deallocate` reports.
   void set_watermark(std::size_t bytes) noexcept { watermark_bytes_ = bytes; }
+  /// Called before each trim for plans. The first one, of an empty heap, precedes all plans; after a later one
+  /// the heap moves memory rather than create it, because steps with plans repeat and soon need no moves.
+  void serve_plans() noexcept { serves_plans_ = held_bytes_ != 0; }
   /// Posts a trim for the next call of the thread that uses the heap. Any thread.
   void post_trim() noexcept { pending_.post(); }
 
@@ -301,7 +307,7 @@ class device_heap {
   void release_unit(physical_handle memory) noexcept;
   void lose_unit(status because) noexcept;
   [[nodiscard]] std::size_t slack(std::size_t peak_bytes) const noexcept;
-  [[nodiscard]] bool is_lean() const noexcept { return counts().allocations < lean_until_; }
+  [[nodiscard]] bool is_lean() const noexcept { return serves_plans_ || counts().allocations < lean_until_; }
   // Returns true if the heap was empty at its last trim, as a planned arena makes it.
   [[nodiscard]] bool begins_plans() const noexcept { return was_empty_ && is_lean(); }
   [[nodiscard]] bool fits(std::size_t bytes, std::size_t align, std::size_t units) const noexcept;
@@ -337,6 +343,7 @@ class device_heap {
   move_budget move_budget_;
   std::uint64_t lean_until_ = 0;  // number of the allocation at which the effect of the last trim ends
   bool was_empty_ = false;        // at the last trim
+  bool serves_plans_ = false;
   std::size_t freed_since_mark_ = 0;
   int marks_due_ = 0;  // marks still to be recorded without another need for memory
   stream_marks marks_;
