@@ -249,7 +249,7 @@ TEST(device_memory_held, large_tensors_of_random_lengths_hold_no_more_on_average
     timed_pool own;
     test::simulated_pytorch expandable{true};
     const double held = large_tensors{seed}.run(own, 1200), its = large_tensors{seed}.run(expandable, 1200);
-    EXPECT_LE(held, its + 0.08);
+    EXPECT_LE(held, its + 0.08);  // less in the mean
     EXPECT_LE(60.0 * static_cast<double>(own.pool.moved_units()), 0.01 * 1200 * step_us);
     const double work = step_us / 30 * static_cast<double>(own.pool.stats().allocations);
     EXPECT_LE(own.device.device_us() - work, 0.0125 * work);
@@ -319,12 +319,20 @@ double play_planned(played_program& program, auto next_step, int steps = 60) {
 
 // P.40
 TEST(device_memory_held, equals_the_peak_live_bytes_of_repeated_planned_steps) {
-  for (bool const is_gpt : {true, false}) {
+  struct repeated_program {
+    char const* name;
+    std::size_t scale;
+    double most_after, most_peak;
+  };
+  for (auto const& [name, scale, most_after, most_peak] : {repeated_program{"gpt", 57, 1.008, 1.01},
+                                                           {"gpt", 170, 1.0023, 1.005},
+                                                           {"mlp", 7'200, 1.0021, 1.004},
+                                                           {"mlp", 20'000, 1.0021, 1.004}}) {
     for (std::size_t step = 1; step <= 4; ++step) {
-      SCOPED_TRACE((is_gpt ? "transformer, step " : "perceptron, step ") + std::to_string(step));
-      played_program program{is_gpt ? "gpt" : "mlp", is_gpt ? 170u : 7200u, true};
-      EXPECT_LE(play_planned(program, [&] { return step; }), is_gpt ? 1.0023 : 1.003);
-      EXPECT_LE(program.peak_held(), 1.005);
+      SCOPED_TRACE(::testing::Message() << name << ", scale " << scale << ", step " << step);
+      played_program program{name, scale, true};
+      EXPECT_LE(play_planned(program, [&] { return step; }), most_after);
+      EXPECT_LE(program.peak_held(), most_peak);
       EXPECT_EQ(program.planned->stats().planned_steps, 59u);
     }
   }
@@ -340,7 +348,7 @@ TEST(device_memory_held, planned_steps_stay_near_the_peak_live_bytes_if_lengths_
   for (auto const& [scale, steps, most_after, most_peak] : {scaled_program{57, 60, 1.01, 1.015},
                                                             {130, 60, 1.0062, 1.0075},
                                                             {170, 60, 1.005, 1.0065},
-                                                            {170, 2500, 1.005, 1.0065},
+                                                            {100, 2500, 1.006, 1.009},
                                                             {800, 60, 1.004, 1.005}}) {
     for (std::uint32_t seed = 5; seed < (steps == 60 ? 17u : 7u); ++seed) {
       SCOPED_TRACE(::testing::Message() << "scale " << scale << ", seed " << seed);

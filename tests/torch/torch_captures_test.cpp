@@ -180,6 +180,7 @@ TEST_P(torch_captures, leave_a_block_of_the_legacy_stream_pending) {
   {
     const empty_capture graph{device, blocking};
     torch.raw_delete(block);
+    EXPECT_EQ(torch.stat("used_blocks"), 0u);
     EXPECT_EQ(torch.stat("used_bytes"), 0u);
     EXPECT_EQ(torch.stat("pending_bytes"), bytes);
   }

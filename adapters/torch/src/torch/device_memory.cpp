@@ -156,7 +156,8 @@ std::string device_memory::statistics() const {
   const device_pools_stats now = memory_.stats();
   const planned_arena_stats steps = memory_.step_stats();
   const std::size_t active_bytes = now.requested_bytes + now.pending_bytes;
-  const std::size_t pending_bytes = active_bytes - std::min(active_bytes, now.live_bytes);  // as below
+  const std::size_t pending_bytes =
+      active_bytes - std::min(active_bytes, now.live_bytes);  // other threads may deallocate meanwhile
   const std::size_t held_bytes = driver_->budget(device_).held_bytes();
   // The names of `torch.cuda.memory_stats`, without segments and numbers that tidemark does not count. Blocks
   // that wait for a stream or a graph are active.
@@ -182,7 +183,7 @@ std::string device_memory::statistics() const {
   add("allocations", now.allocations);
   add("deallocations", now.deallocations);
   add("refused", refused_);
-  add("used_blocks", now.used_blocks);
+  add("used_blocks", now.live_blocks);
   add("used_bytes", now.live_bytes);
   add("peak_bytes", now.peak_requested_bytes);
   add("pending_bytes", pending_bytes);

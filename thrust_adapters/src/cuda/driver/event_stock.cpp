@@ -77,7 +77,7 @@ void event_stock::query(std::function<void()> const& queries) const noexcept {
 
 void event_stock::wait(entry const& awaited) const noexcept {
   const on_device here{*driver_, device_};
-  status waited = driver_->synchronize(awaited.event);  // of no capture, and permitted beside a capture
+  status waited = driver_->synchronize(awaited.event);  // a capture permits it: the event is of none
   if (shows_end_of_work(waited)) return;
   if (capture_state_of(*driver_, stream_) == capture_state::none)
     waited = driver_->wait(stream_, awaited.event);

@@ -223,29 +223,31 @@ std::size_t device_heap::largest_request() noexcept {
   std::size_t fitting = 0, too_large = total_bytes_ / granule + 1;
   while (too_large - fitting > 1) {
     const std::size_t middle = fitting + (too_large - fitting) / 2;
-    (fits(middle * granule, default_alignment, units) ? fitting : too_large) = middle;
+    (fits(middle * granule, default_alignment, units, moves_idle) ? fitting : too_large) = middle;
   }
   const std::size_t largest = fitting * granule;
   if (largest > device_classes::max_bytes) return largest;
   for (std::size_t index = device_class_count; index-- != 0;) {  // a small block needs a slab
     const std::size_t block_bytes = device_classes::bytes(index);
     if (slabs_.has_free_block(index) ||
-        fits(slabs_.next_slab_bytes(index), slab_alignment(block_bytes), units))
+        fits(slabs_.next_slab_bytes(index), slab_alignment(block_bytes), units, moves_idle))
       return block_bytes;
   }
   return 0;
 }
 
-// Returns true if a range of this size gets memory. @param units idle units, and units that can be created
-bool device_heap::fits(std::size_t bytes, std::size_t align, std::size_t units) const noexcept {
+// Returns true if a range of this size gets memory. @param units units that can be created or, if `moves_idle`,
+// are idle
+bool device_heap::fits(std::size_t bytes, std::size_t align, std::size_t units,
+                       bool moves_idle) const noexcept {
   if (ranges_.best_fit(bytes, align) != nullptr) return true;
   const placement to = cheapest_place(bytes, align);
   if (to.range == nullptr) return align_up(bytes, unit_bytes_) / unit_bytes_ <= units;
-  const auto [first, last] = ranges_.whole_units(*to.range);
-  const std::size_t needed = std::min(last, to.last) - std::max(first, to.first),  // others have memory
-      idle = ranges_.returnable_bytes(*to.range) / unit_bytes_;
+  if (!moves_idle) return to.missing <= units;
   // `share_idle` takes no units of the block's own range.
-  return needed + (keeps_addresses_ ? idle - (needed - to.missing) : 0) <= units;
+  if (keeps_addresses_) return to.missing + ranges_.returnable_bytes(*to.range) / unit_bytes_ <= units;
+  const auto [first, last] = ranges_.whole_units(*to.range);  // other units have memory
+  return std::min(last, to.last) - std::max(first, to.first) <= units;
 }
 
 // ---- the stream -------------------------------------------------------------------------------------------

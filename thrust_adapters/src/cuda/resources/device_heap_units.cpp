@@ -18,9 +18,10 @@ namespace {
 // for the rest of a block. The slack is this share of the peak, and grows with the moves beyond the budget.
 // `moves_per_peak` of them make it as large as the peak.
 constexpr std::size_t slack_share = 55, moves_per_peak = 16'000;
-// The slack after a trim of an empty heap, which a program with plans begins with. After any other trim, and
-// with plans, it is a unit, because the program then needs little memory. The first moves beyond the budget
-// make neither larger: programs with plans need them for the first step of each kind.
+// The slack after a trim of an empty heap, which a program with plans begins with. With plans and after any
+// other trim it is a unit: steps with plans repeat, and a trimmed program needs little memory. The first moves
+// beyond the budget, `moves_per_peak` or these for each unit, make neither larger, because the first step of
+// each kind needs moves.
 constexpr std::size_t slack_share_of_plans = 280, lean_moves_per_unit = 4;
 // From this number of missing units on, the heap asks the driver whether the device has them before it moves
 // any.
@@ -80,7 +81,7 @@ std::size_t device_heap::slack(std::size_t peak_bytes) const noexcept {
   std::uint64_t debt = move_budget_.debt(counts().allocations, all_cut_bytes_ / unit_bytes_, units);
   std::size_t least = peak_bytes / slack_share;
   if (is_lean()) {
-    least = was_empty_ ? peak_bytes / slack_share_of_plans : 0;
+    least = begins_plans() ? peak_bytes / slack_share_of_plans : 0;
     debt -= std::min<std::uint64_t>(debt, std::max(moves_per_peak, units * lean_moves_per_unit));
   }
   return least + peak_bytes / moves_per_peak * std::min<std::size_t>(debt, moves_per_peak);
@@ -333,6 +334,7 @@ void device_heap::release() noexcept {
   slabs_.forget();
   ranges_.free_all();
   requested_bytes_ = slab_bytes_ = cut_bytes_ = 0;
+  serves_plans_ = false;
   large_deallocations_ = large_allocations_;
   if (unmap_retired()) (void)release_idle(0);  // a retired mapping would keep the memory of its handles
 }

@@ -130,7 +130,7 @@ heap_range& heap_ranges::free_and_merge(heap_range& live) noexcept {
   if (live.slab != nullptr) [[unlikely]]
     enter(live, no_slab);
   heap_range*& first = live.region->first_live(live.begin);
-  if (first == &live) first = live.bytes < heap_region::step_bytes ? next_of_step(live) : nullptr;
+  if (first == &live) first = live.bytes < heap_region::section_bytes ? next_of_section(live) : nullptr;
   if (joins_after) {
     unlist(*after);
     live.bytes += after->bytes;
@@ -174,7 +174,7 @@ void heap_ranges::enter(heap_range& live, heap_slab& slab) noexcept {
 }
 
 // Returns the next live range that begins in the same step. Relies on the rule that no two free ranges touch.
-heap_range* heap_ranges::next_of_step(heap_range const& live) noexcept {
+heap_range* heap_ranges::next_of_section(heap_range const& live) noexcept {
   heap_range* next = live.after;
   if (next != nullptr && next->is_free) next = next->after;
   return next != nullptr && &live.region->first_live(next->begin) == &live.region->first_live(live.begin)

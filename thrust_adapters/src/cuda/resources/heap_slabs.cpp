@@ -61,6 +61,7 @@ char const* heap_slabs::broken_invariant() const noexcept {
   for (std::size_t i = 0; i < device_class_count; ++i) {
     used += bytes_[i];
     for (slab_link const* at = open_[i].next; at != &open_[i]; at = at->next) {
+      if (at->next->previous != at) return "open slabs are a circular list";
       auto const* const slab = static_cast<heap_slab const*>(at);
       if (slab->index != i || slab->free == 0 || slab->range->slab != slab)
         return "open slabs of a class have a free block of it";
@@ -68,6 +69,7 @@ char const* heap_slabs::broken_invariant() const noexcept {
       used -= std::size_t{slab->free} * slab->block_bytes;
     }
   }
+  if (nothing_.next != &nothing_ || nothing_.previous != &nothing_) return "unchanged links stay";
   return used == used_bytes_ ? nullptr : "used_bytes == blocks of all slabs - free blocks of open slabs";
 }
 

@@ -154,8 +154,9 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
   }
 
   [[nodiscard]] std::size_t largest_request() noexcept {
+    detail::late_reports late;
     const std::scoped_lock lock{mutex_};
-    heap_.free_empty_slabs();
+    heap_.free_empty_slabs();  // they become idle memory, which has a limit
     enforce_limit();
     return heap_.largest_request();
   }
@@ -296,8 +297,8 @@ class device_pools::stream_heap final : public detail::forwarding_resource<strea
     } catch (std::bad_alloc const&) {
     }
     const gpu::detail::on_device here{*all_->driver_, all_->options_.device};
-    fence.wait();  // returns at once if a capture forbids the wait
-    if (fence.done()) return free_block(each);
+    fence.wait();  // the thread waits, or the stream unless it is capturing
+    if (fence.done() || !is_capturing()) return free_block(each);
     gpu::detail::report_lost(*all_->driver_, all_->options_.name, "cuEventSynchronize",
                              gpu::status::capture_unsupported, each.bytes);
   }

@@ -88,7 +88,7 @@ class device_pool final : public detail::basic_pool<gpu::detail::device_heap> {
   void deallocate_after(void* block, std::size_t bytes, std::size_t align,
                         gpu::stream_handle last_used_on) noexcept;
 
-  /// Calls `clear()`, for a planned arena in the pool's memory.
+  /// Calls `clear()`, for a planned arena.
   void release_unused() noexcept override {
     lists().serve_plans();
     clear();
@@ -105,7 +105,7 @@ class device_pool final : public detail::basic_pool<gpu::detail::device_heap> {
   /// resources; `exhaustion_report::unknown_bytes` with an upstream. Frees empty slabs and makes driver
   /// calls. O(units log(bytes)).
   [[nodiscard]] std::size_t largest_request() noexcept {
-    lists().free_empty_slabs();
+    lists().free_empty_slabs();  // they become idle memory, which has a limit
     enforce_limit();
     return lists().largest_request();
   }

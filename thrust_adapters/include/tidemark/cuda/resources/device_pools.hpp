@@ -47,7 +47,7 @@ struct device_pools_stats {
   std::size_t used_blocks = 0;              ///< live blocks, including blocks of graphs
   std::size_t live_blocks = 0;              ///< blocks that were allocated and not deallocated
   std::size_t peak_live_blocks = 0;         ///< most `live_blocks` at a time
-  std::size_t requested_bytes = 0;          ///< requested bytes of live blocks
+  std::size_t requested_bytes = 0;          ///< requested bytes of `used_blocks`
   std::size_t captured_bytes = 0;           ///< part of `requested_bytes` that was deallocated in captures
   std::size_t live_bytes = 0;               ///< requested bytes of `live_blocks`
   std::size_t peak_requested_bytes = 0;     ///< most `live_bytes` at a time

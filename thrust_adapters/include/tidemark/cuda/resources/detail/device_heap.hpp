@@ -89,9 +89,9 @@ class stream_marks {
   std::uint32_t passed_ = 0;  // events below this number have passed
 };
 
-/// Counts moves of idle units, and the moves beyond a budget: some for a heap's first steps, and further ones
-/// in proportion to its memory and work. A move takes about 60 µs on an H100. A wait for the stream counts as
-/// several moves.
+/// Counts moves of idle units, and the moves beyond a budget: 1,000 or one for 11 units of the peak, and
+/// further ones in proportion to the heap's work. A move takes about 60 µs on an H100. A wait for the stream
+/// counts as several moves.
 class move_budget {
  public:
   static constexpr std::uint64_t first_moves = 1'000, allocations_per_move = 200, units_per_move = 3'000,
@@ -171,8 +171,8 @@ class device_heap {
   void set_brief_refusals(bool are_brief) noexcept { has_brief_refusals_ = are_brief; }
   /// Sets the idle bytes above which `try_deallocate` reports.
   void set_watermark(std::size_t bytes) noexcept { watermark_bytes_ = bytes; }
-  /// Called before each trim for plans. The first one, of an empty heap, precedes all plans; after a later one
-  /// the heap moves memory rather than create it, because steps with plans repeat and soon need no moves.
+  /// Called before each trim for plans. If the heap has memory, it moves memory rather than create it until
+  /// `release`, or until such a trim finds the heap empty: steps with plans repeat, and soon need no moves.
   void serve_plans() noexcept { serves_plans_ = held_bytes_ != 0; }
   /// Posts a trim for the next call of the thread that uses the heap. Any thread.
   void post_trim() noexcept { pending_.post(); }
@@ -309,8 +309,11 @@ class device_heap {
   [[nodiscard]] std::size_t slack(std::size_t peak_bytes) const noexcept;
   [[nodiscard]] bool is_lean() const noexcept { return serves_plans_ || counts().allocations < lean_until_; }
   // Returns true if the heap was empty at its last trim, as a planned arena makes it.
-  [[nodiscard]] bool begins_plans() const noexcept { return was_empty_ && is_lean(); }
-  [[nodiscard]] bool fits(std::size_t bytes, std::size_t align, std::size_t units) const noexcept;
+  [[nodiscard]] bool begins_plans() const noexcept {
+    return was_empty_ && counts().allocations < lean_until_;
+  }
+  [[nodiscard]] bool fits(std::size_t bytes, std::size_t align, std::size_t units,
+                          bool moves_idle) const noexcept;
   [[nodiscard]] bool is_capturing() const noexcept;
   [[nodiscard]] bool may_map() const noexcept;
   void record_mark() noexcept;

@@ -25,7 +25,7 @@ struct heap_range;
 struct heap_region;
 struct heap_slab;
 
-/// A slab behind every address, without blocks. Never changes.
+/// Means "no slab" in tables: it begins above every address and has no block. Never changes.
 extern heap_slab no_slab;
 
 /// A live or free part of a region, in one cache line.
@@ -51,7 +51,7 @@ static_assert(sizeof(heap_range) == 64);
 
 /// One reservation of addresses, or a chunk of an upstream.
 struct heap_region {
-  static constexpr std::size_t page_bytes = 64 * KiB, step_bytes = 1 * MiB;
+  static constexpr std::size_t page_bytes = 64 * KiB, section_bytes = 1 * MiB;
 
   byte_range addresses;
   bool is_chunk = false;        // a chunk is fully backed by memory and returned as a whole
@@ -60,7 +60,7 @@ struct heap_region {
   std::size_t paged_bytes = 0;  // bytes with entries in `slabs`
   // By page, and for the page after them: the slab that covers its first byte, or `no_slab`.
   std::pmr::vector<heap_slab*> slabs;
-  std::pmr::vector<heap_range*> live;  // by offset / step_bytes: the first live range that begins there
+  std::pmr::vector<heap_range*> live;  // by offset / section_bytes: the first live range that begins there
   std::pmr::vector<unsigned long long> units;  // handles of physical memory; 0: no memory
   std::pmr::vector<std::uint32_t> freed_at;    // by unit: stream mark before which it is in use
 
@@ -77,14 +77,14 @@ struct heap_region {
     return (address - addresses.begin) / page_bytes;
   }
   [[nodiscard]] heap_range*& first_live(std::uintptr_t begin) noexcept {
-    return live[(begin - addresses.begin) / step_bytes];
+    return live[(begin - addresses.begin) / section_bytes];
   }
   /// Reserves entries of `slabs` and `live` up to an address, before its units get memory. @throws the
   /// exceptions of the bookkeeping resource.
   void reserve_pages(std::uintptr_t end) {
     const std::size_t count = page_of(end - 1) + 1;
     if (count * page_bytes <= paged_bytes) return;
-    live.resize((count * page_bytes - 1) / step_bytes + 1, nullptr);
+    live.resize((count * page_bytes - 1) / section_bytes + 1, nullptr);
     slabs.resize(count + 1, &no_slab);
     paged_bytes = count * page_bytes;
   }
@@ -240,10 +240,11 @@ class heap_ranges {
   }
   /// Returns the live range with this begin and size; null if there is no such range. O(1) for a heap of one
   /// region, else O(log(regions)).
-  [[nodiscard]] heap_range* live_from(std::uintptr_t address, std::size_t bytes) const noexcept {
+  [[nodiscard, gnu::always_inline]] heap_range* live_from(std::uintptr_t address,
+                                                          std::size_t bytes) const noexcept {
     heap_region const* const region = region_of(address);
     if (region == nullptr) return nullptr;
-    const std::size_t at = (address - region->addresses.begin) / heap_region::step_bytes;
+    const std::size_t at = (address - region->addresses.begin) / heap_region::section_bytes;
     heap_range* found = at < region->live.size() ? region->live[at] : nullptr;
     while (found != nullptr && found->begin < address) found = found->after;
     return found != nullptr && found->begin == address && found->bytes == bytes && !found->is_free ? found
@@ -308,7 +309,7 @@ class heap_ranges {
                                                            std::size_t align) const noexcept;
   [[nodiscard]] heap_range& split(heap_range& range, std::size_t bytes) noexcept;
   TIDEMARK_COLD static void enter(heap_range& live, heap_slab& slab) noexcept;
-  [[nodiscard]] static heap_range* next_of_step(heap_range const& live) noexcept;
+  [[nodiscard]] static heap_range* next_of_section(heap_range const& live) noexcept;
 
   std::size_t unit_bytes_ = 2 * MiB;
   unsigned unit_digits_ = 21;  // a unit has this power of two of bytes

@@ -96,7 +96,7 @@ struct heap_slab : slab_link {  // in the list of the class's open slabs
   }
 };
 
-/// Returns the slab that contains an address of the region; if there is none, any slab. O(1).
+/// Returns the slab that contains an address; if there is none, any slab, or `no_slab`. O(1).
 ///
 /// A slab has at least a page, so it covers the first byte of the address's page or of the next one.
 [[nodiscard]] inline heap_slab& slab_at(heap_region const& region, std::uintptr_t address) noexcept {
@@ -113,8 +113,7 @@ struct heap_slab : slab_link {  // in the list of the class's open slabs
 /// bytes of its class's live blocks, which keeps unused parts small: at least 64 KiB or one block, at most 2
 /// MiB.
 ///
-/// Some branches are replaced by data, because they would be hard to predict: a slab is often full in turn
-/// with one free block.
+/// Lists change without a branch, because a slab that is full in turn with one free block is mispredicted.
 ///
 /// Invariants: the open slabs of a class are the slabs with a free block; `used_bytes()` is the sum over live
 /// blocks. Complexity: O(1). Thread-safety: one thread at a time.
@@ -213,7 +212,7 @@ class heap_slabs {
   // Between the bytes and the counts: a 16-byte load of both would wait for the last store to one of them.
   std::array<slab_link, device_class_count> open_;       // by class: slabs with a free block
   std::array<std::size_t, device_class_count> bytes_{};  // by class: blocks of all slabs, live and free
-  slab_link nothing_;  // a list, and its member, for the links that do not change
+  slab_link nothing_;  // a list of itself, for writes if no slab enters or leaves a list
   std::uint64_t allocations_ = 0, deallocations_ = 0;
 };
 
