@@ -173,7 +173,7 @@ void heap_ranges::enter(heap_range& live, heap_slab& slab) noexcept {
     region.slabs[page] = &slab;
 }
 
-// Returns the next live range that begins in the same step. Relies on the rule that no two free ranges touch.
+// Returns the next live range that begins in the same section. No two free ranges touch.
 heap_range* heap_ranges::next_of_section(heap_range const& live) noexcept {
   heap_range* next = live.after;
   if (next != nullptr && next->is_free) next = next->after;

@@ -250,7 +250,7 @@ class heap_ranges {
     return found != nullptr && found->begin == address && found->bytes == bytes && !found->is_free ? found
                                                                                                    : nullptr;
   }
-  /// Returns the region of an address; null if there is none. O(1) for a heap of one region, else
+  /// Returns the region that contains the address, or null. O(1) for a heap of one region, else
   /// O(log(regions)).
   [[nodiscard]] heap_region* region_of(std::uintptr_t address) const noexcept {
     if (!latest_->addresses.contains(address)) find_region(address);

@@ -96,7 +96,7 @@ struct heap_slab : slab_link {  // in the list of the class's open slabs
   }
 };
 
-/// Returns the slab that contains an address; if there is none, any slab, or `no_slab`. O(1).
+/// Returns the slab that contains the address. Returns any slab, or `no_slab`, for other addresses. O(1).
 ///
 /// A slab has at least a page, so it covers the first byte of the address's page or of the next one.
 [[nodiscard]] inline heap_slab& slab_at(heap_region const& region, std::uintptr_t address) noexcept {
